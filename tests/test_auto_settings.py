@@ -73,17 +73,18 @@ def few(monkeypatch):
 
 def test_shapes_follow_the_columns():
     narrow = list(candidates(auto(), (), table(16)))
-    assert {(c.hidden, c.patterns) for c in narrow} == {((100,), None)}
+    assert {c.shape for c in narrow} == {((100,), None, "tree"), ((100,), None, "columns")}
     wide = list(candidates(auto(), (), table(100)))
-    assert {(c.hidden, c.patterns) for c in wide} == {((400,), None), ((400,), 64)}
-    assert len(wide) == 2 * len(auto_settings.RATES)
+    dense = {((400,), None, "tree"), ((400,), None, "columns")}
+    assert {c.shape for c in wide} == dense | {((400,), 64, "columns")}
+    assert len(wide) == 3 * len(auto_settings.RATES)
 
 
 def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
     wide = list(candidates(auto(), (), table(256, rows=1520)))
     dense = [c for c in wide if c.patterns is None]
     of_patterns = [c for c in wide if c.patterns is not None]
-    assert sorted({c.rate for c in of_patterns}) == pytest.approx([5e-4, 1.5e-3, 4.5e-3])
+    assert sorted({c.rate for c in of_patterns}) == pytest.approx([1e-3, 3e-3, 9e-3])  # five times
     assert sorted({c.rate for c in dense}) == pytest.approx(
         [x * 128 / 320 for x in (5e-4, 1.5e-3, 4.5e-3)]
     )
@@ -93,6 +94,10 @@ def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
 
 
 def test_what_was_chosen_is_not_varied():
+    given = {"hidden": (30,), "patterns": None, "start": "tree", "rate": (0.02,), "weight_decay": (0.5,)}
+    assert list(candidates(auto(**given), given, table(20))) == [
+        Candidate((30,), None, 0.02, 0.5, "tree")
+    ]
     given = {"hidden": (30,), "patterns": 7, "rate": (0.02,), "weight_decay": (0.5,)}
     assert list(candidates(auto(**given), given, table(100))) == [Candidate((30,), 7, 0.02, 0.5)]
     recipe = settled(auto(**given, sweeps=9), {**given, "sweeps": 9}, table())
@@ -127,16 +132,16 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     recipe = settled(auto(budget="100s"), ("budget",), table(48, rows=1687), lines.append)
     (first, ten), (second, longer) = rounds
     assert (ten, longer) == (10.0, 25.0)
-    assert [c.decay for c in first] == [0.1] * 6
+    assert [c.decay for c in first] == [0.1] * 9
     of_patterns = [c for c in second if c.patterns]
-    assert len(second) == 8
+    assert len(second) == 12
     assert [c.decay for c in of_patterns] == pytest.approx([0.0, 0.1, 0.4, 1.2])
-    assert {c.rate for c in of_patterns} == {1.5e-3}
+    assert {c.rate for c in of_patterns} == {2.5e-3}
     assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
     assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100.0s"
     assert recipe.valid == auto_settings.VALID
-    assert "6 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
+    assert "9 pairs of couplings and rate, then 4 weight decays; 35 s of 100 s" in lines[0]
     assert any("rate 0.0015, weight decay 1.2" in line for line in lines)
 
 
@@ -173,7 +178,7 @@ def test_the_speed_of_a_slow_machine_is_measured_by_few_updates(monkeypatch):
 
 
 def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
-    given = {"hidden": (30,), "patterns": None, "rate": (0.02,)}
+    given = {"hidden": (30,), "patterns": None, "rate": (0.02,), "start": "columns"}
     tried = []
     monkeypatch.setattr(auto_settings, "compared", lambda r, d, rivals, *_: tried.append(rivals) or [])
     assert settled(auto(**given), given, table()).rate == (0.02,)
@@ -181,7 +186,7 @@ def test_where_the_rate_is_chosen_decays_are_still_compared(monkeypatch):
 
 
 def test_where_all_is_given_nothing_is_compared(monkeypatch):
-    given = {"hidden": (30,), "patterns": None, "rate": (0.02,), "weight_decay": 0.1}
+    given = {"hidden": (30,), "patterns": None, "start": "columns", "rate": (0.02,), "weight_decay": 0.1}
     monkeypatch.setattr(auto_settings, "compared", None)
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 100.0)
     lines = []
@@ -222,14 +227,15 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     lines = []
     recipe = settled(auto(replicas=3), ("replicas",), table(), lines.append)
     assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1.5e-3,), (1.0,), 3)
-    assert "none could be judged" in lines[-1]
+    assert "none could be judged" in lines[-2]
+    assert "a tree is better than all trials" in lines[-1]
 
 
 @pytest.mark.parametrize(("few_rows", "patterns"), [(0, True), (1000, False)])
 def test_of_few_rows_it_is_a_few_dense_couplings(monkeypatch, few_rows, patterns):
     monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
     monkeypatch.setattr(auto_settings, "FEW_ROWS", few_rows)
-    recipe = settled(auto(), (), table(60))
+    recipe = settled(auto(start="columns"), ("start",), table(60))
     assert (recipe.patterns is not None) == patterns
     assert recipe.hidden == ((240,) if patterns else (60,))
 
@@ -260,7 +266,7 @@ def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypa
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
     monkeypatch.setattr(auto_settings, "time", Clock)
     recipe = settled(auto(budget="100s"), ("budget",), table(48))
-    assert {c.rate for c in rounds[1] if c.patterns} == {1.5e-3}  # the usual one
+    assert {c.rate for c in rounds[1] if c.patterns} == {7.5e-3}  # the usual one
     assert recipe.patterns is not None
 
 
@@ -271,24 +277,26 @@ def test_few_rows_want_lower_rates_and_try_few_hidden_units(monkeypatch):
     monkeypatch.setattr(auto_settings, "FEW_ROWS", 5000)
     wide = list(candidates(auto(), (), table(100)))
     assert {c.hidden for c in wide} == {(100,), (400,)}
-    assert sorted({c.rate for c in wide if c.patterns}) == pytest.approx([1.5e-4, 5e-4, 1.5e-3])
+    assert sorted({c.rate for c in wide if c.patterns}) == pytest.approx([4.8e-4, 1.6e-3, 4.8e-3])
     assert settled(auto(budget="2s"), ("budget",), table(4)).patience == auto_settings.PATIENT
     given = {"patience": 7, "hidden": (30,)}
     assert {c.hidden for c in candidates(auto(**given), given, table(100))} == {(30,)}
 
 
-@pytest.mark.parametrize(("value", "error", "what"), [(-1.0, 0.1, "a trial"), (-1.0, 9.0, "columns")])
-def test_a_run_has_to_better_the_best_trial_and_independent_columns(monkeypatch, value, error, what):
+@pytest.mark.parametrize("start", ["columns", "tree"])
+@pytest.mark.parametrize(("error", "trial"), [(0.1, True), (9.0, False)])
+def test_a_run_has_to_better_the_best_trial_and_what_is_known(monkeypatch, error, trial, start):
     """By the pessimistic end: −1 ± 9 may be far below the columns, which have about −4."""
 
     def judge(recipe, data, rivals, seconds, looking):
-        return [Judged(rivals[0], 0.0, value, error, 100, {"biases": torch.ones(1, 2)})]
+        return [Judged(rivals[0], 0.0, -1.0, error, 100, {"biases": torch.ones(1, 2)})]
 
     monkeypatch.setattr(auto_settings, "compared", judge)
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
-    found = find_settings(auto(), (), table()).start
-    assert what in found.what
-    assert found.worst == (value - 2 * error if what == "a trial" else found.value)
+    found = find_settings(auto(start=start), ("start",), table()).start
+    known = {"columns": "independent columns", "tree": "a tree"}
+    assert found.what == ("a trial" if trial else known[start])
+    assert found.worst == (-1.0 - 2 * error if trial else found.value)
     assert found.worst > -5.0
 
 
@@ -516,7 +524,7 @@ def test_the_command(few, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main()
     assert not left.value.code
-    assert "auto: 2 pairs of couplings and rate, then 3 weight decays" in capsys.readouterr().out
+    assert "auto: 4 pairs of couplings and rate, then 3 weight decays" in capsys.readouterr().out
     info = json.loads((tmp_path / "R/run.json").read_text())
     assert info["preset"] == "auto"
     assert info["auto"]["budget"] == "4s"

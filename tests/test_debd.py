@@ -1,7 +1,6 @@
 """`python -m benchmarks debd`: its data, trees, rows, tables and bad input."""
 
 import json
-from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from rapidbm.data import digits
 from rapidbm.errors import InputError
 from rapidbm_bench import __main__ as benchmarks
 from rapidbm_bench import debd, debd_methods, debd_page, debd_sets
-from rapidbm_bench.debd_methods import METHODS, Failed, Method, Score, Task, Tree, together
+from rapidbm_bench.debd_methods import METHODS, Failed, Method, Score, Task
 
 ALL = {"small": debd_sets.Size(5, 300, 80, 90), "other": debd_sets.Size(5, 300, 80, 90)}
 
@@ -57,66 +56,6 @@ def calls(monkeypatch):
 
     monkeypatch.setitem(METHODS, "auto", Method("`auto`", measure))
     return made
-
-
-def every_state(columns):
-    return np.array([*product((0, 1), repeat=columns)], np.uint8)
-
-
-def test_a_tree_is_a_distribution_with_the_smoothed_marginals():
-    rows = drawn(np.random.default_rng(1), 200)
-    states = every_state(5)
-    for tree in (True, False):
-        model = Tree.fitted(together(rows), len(rows), 0.5, tree=tree)
-        p = np.exp(model.log_p(states))
-        assert p.sum() == pytest.approx(1, abs=1e-12)
-        smoothed = (rows.sum(0) + 1) / (len(rows) + 2)
-        assert p @ states == pytest.approx(smoothed, abs=1e-12)
-    assert len(Tree.fitted(together(rows), len(rows), 0.5).pairs) == 4
-
-
-def trees(columns):
-    """All trees: sets of edges that join all columns."""
-    for edges in combinations([*combinations(range(columns), 2)], columns - 1):
-        joined = [{i} for i in range(columns)]
-        for i, j in edges:
-            one, other = (next(g for g in joined if k in g) for k in (i, j))
-            if one is other:
-                break
-            joined = [g for g in joined if g is not one and g is not other] + [one | other]
-        else:
-            yield edges
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_tree_is_better(seed):
-    rows = drawn(np.random.default_rng(seed), 150)
-    best = Tree.fitted(together(rows), len(rows), 1e-9)
-    p = {
-        (i, j): np.array(
-            [[np.mean((rows[:, i] == a) & (rows[:, j] == b)) for b in (0, 1)] for a in (0, 1)]
-        )
-        for i, j in combinations(range(5), 2)
-    }
-    single = [np.array([1 - column.mean(), column.mean()]) for column in rows.T]
-    scores = {}
-    for edges in trees(5):
-        total = sum(np.log(single[i][rows[:, i]]) for i in range(5))
-        for i, j in edges:
-            ratio = p[i, j] / np.outer(single[i], single[j])
-            total = total + np.log(ratio[rows[:, i], rows[:, j]])
-        scores[edges] = total.mean()
-    assert len(scores) == 5**3  # Cayley
-    assert best.log_p(rows).mean() == pytest.approx(max(scores.values()), abs=1e-6)
-    assert {tuple(sorted(map(int, pair))) for pair in best.pairs} == {*max(scores, key=scores.get)}
-
-
-def test_columns_that_are_alike_or_constant_are_in_the_tree():
-    rows = drawn(np.random.default_rng(2), 100, 3)
-    rows = np.hstack([rows, rows, np.zeros((100, 1), np.uint8), np.ones((100, 1), np.uint8)])
-    model = Tree.fitted(together(rows), 100, 0.01)
-    assert len(model.pairs) == 7
-    assert np.exp(model.log_p(every_state(8))).sum() == pytest.approx(1, abs=1e-9)
 
 
 def test_a_tree_and_columns_are_measured_once(tables, tmp_path, capsys):

@@ -67,6 +67,7 @@ from .inference.rows import log_p as log_p
 from .inference.scan import scan as scan
 from .inference.scores import scores as scores
 from .likelihood.bridging import log_z_along as log_z_along
+from .likelihood.chow_liu import ChowLiuTree as ChowLiuTree
 from .likelihood.log_z import log_likelihood as log_likelihood
 from .likelihood.log_z import log_z as log_z
 from .likelihood.moments import Moments as Moments

@@ -3,14 +3,6 @@
 `independent`, `chow-liu` and `sklearn` are measured here, the others by `rapidbm train` and `rapidbm
 evaluate`, each in a process of its own. The validation part chooses; the test part is looked at once, at
 the end.
-
-Chow and Liu (1968), for columns x_i and a tree T of their pairs, with counts n of N rows:
-
-    p_ij(a, b) = (n_ij(a, b) + s) / (N + 4s),    p_i(a) = Σ_b p_ij(a, b)                      (1)
-    I_ij = Σ_ab p_ij(a, b) log [p_ij(a, b) / p_i(a) p_j(b)]                                   (2)
-    log p(x) = Σ_i log p_i(x_i) + Σ_{ij in T} log [p_ij(x_i, x_j) / p_i(x_i) p_j(x_j)]         (3)
-
-T is the tree with the largest sum of I. The same marginals and no tree are independent columns.
 """
 
 import json
@@ -26,17 +18,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import minimum_spanning_tree
+import torch
 
 import rapidbm as rb
 from rapidbm.accel.devices import device_named, words
-from rapidbm.arrays import Array
 from rapidbm.errors import TimeLimit
+from rapidbm.likelihood.chow_liu import ChowLiuTree
 
 from .debd_sets import Parts
 
-SMOOTHING = (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # s of eq. (1)
-ROWS = 10_000  # whose log p is taken at a time
+SMOOTHING = (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of a tree
 COMPONENTS, RATES = 256, (0.1, 0.03, 0.01)  # of a BernoulliRBM, whose defaults are 256 and 0.1
 BATCH = 10  # its default
 LIMIT = 600.0  # seconds that log Z of one of them may take
@@ -92,73 +83,12 @@ def chow_liu(task: Task) -> Score:
 def _smoothed(task: Task, *, tree: bool) -> Score:
     """The smoothing with the best validation part."""
     parts, began = task.parts, time.perf_counter()
-    both = together(parts["train"])
-    found = [Tree.fitted(both, len(parts["train"]), s, tree=tree) for s in SMOOTHING]
-    valid = [model.log_p(parts["valid"]).mean() for model in found]
+    train, judges, test = (torch.from_numpy(parts[part]) for part in ("train", "valid", "test"))
+    found = [ChowLiuTree.fitted(train, s, pairs=tree) for s in SMOOTHING]
+    valid = [model.log_p(judges).mean() for model in found]
     seconds, best = time.perf_counter() - began, int(np.argmax(valid))
-    test = float(found[best].log_p(parts["test"]).mean())
-    return Score(test, test, test, float(valid[best]), f"s = {SMOOTHING[best]:g}", CPU, seconds)
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Eq. (3)."""
-
-    marginals: np.ndarray  # (v, 2) log p_i(a)
-    pairs: np.ndarray  # (edges, 2) i, j
-    ratios: np.ndarray  # (edges, 2, 2) log [p_ij(a, b) / p_i(a) p_j(b)]
-
-    @staticmethod
-    def fitted(both: np.ndarray, rows: int, smoothing: float, *, tree: bool = True) -> "Tree":
-        """The best tree of columns that are 1 `together` in so many rows."""
-        count, ones = rows + 4 * smoothing, np.diagonal(both)
-        marginals = np.log((np.stack([rows - ones, ones], -1) + 2 * smoothing) / count)  # (v, 2)
-        if not tree:
-            return Tree(marginals, np.empty((0, 2), int), np.empty((0, 2, 2)))
-        information = np.zeros_like(both)
-        for a in (0, 1):
-            for b in (0, 1):
-                joint = (_cell(both, ones, rows, a, b) + smoothing) / count  # (v, v), eq. (1)
-                information += joint * (np.log(joint) - marginals[:, a, None] - marginals[None, :, b])
-        # The shortest tree of positive lengths: one of length 0 would be no edge to scipy.
-        edges = minimum_spanning_tree(np.triu(information.max() + 1 - information, 1)).tocoo()
-        i, j = edges.row, edges.col
-        ratios = np.empty((len(i), 2, 2))
-        for a in (0, 1):
-            for b in (0, 1):
-                joint = (_cell(both, ones, rows, a, b)[i, j] + smoothing) / count
-                ratios[:, a, b] = np.log(joint) - marginals[i, a] - marginals[j, b]
-        return Tree(marginals, np.stack([i, j], -1), ratios)
-
-    def log_p(self, rows: np.ndarray) -> np.ndarray:
-        """log p of each row."""
-        columns, edges = np.arange(len(self.marginals)), np.arange(len(self.pairs))
-        found = []
-        for start in range(0, len(rows), ROWS):
-            some = rows[start : start + ROWS].astype(int)
-            a, b = some[:, self.pairs[:, 0]], some[:, self.pairs[:, 1]]
-            found.append(self.marginals[columns, some].sum(1) + self.ratios[edges, a, b].sum(1))
-        return np.concatenate(found)
-
-
-def together(rows: np.ndarray) -> np.ndarray:
-    """(v, v) how often two columns are 1 in the same row."""
-    total = np.zeros((rows.shape[1],) * 2)
-    for start in range(0, len(rows), ROWS):
-        some = rows[start : start + ROWS].astype(np.float32)  # whole numbers below 2^24 are exact
-        total += some.T @ some
-    return total
-
-
-def _cell(both: Array, ones: Array, rows: int, a: int, b: int) -> Array:
-    """(v, v) n_ij(a, b)."""
-    if a and b:
-        return both
-    if a:
-        return ones[:, None] - both
-    if b:
-        return ones[None, :] - both
-    return rows - ones[:, None] - ones[None, :] + both
+    log_p = float(found[best].log_p(test).mean())
+    return Score(log_p, log_p, log_p, float(valid[best]), f"s = {SMOOTHING[best]:g}", CPU, seconds)
 
 
 def bernoulli_rbm(task: Task) -> Score:

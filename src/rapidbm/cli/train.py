@@ -96,8 +96,9 @@ class Command(TyperCommand):
 def with_label_named(words: list[str]) -> list[str]:
     """The words of a command, in which --labels may have nothing after it: of images."""
     named = []
-    for word, after in zip(words, [*words[1:], "--"], strict=True):
-        named += [word, LABEL] if word == "--labels" and after.startswith("--") else [word]
+    for number, word in enumerate(words):
+        alone = word == "--labels" and (words[number + 1 :] or ["--"])[0].startswith("--")
+        named += [word, LABEL] if alone else [word]
     return named
 
 

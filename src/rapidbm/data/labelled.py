@@ -105,7 +105,7 @@ def with_labels(data: Dataset) -> Dataset:
     --------
     >>> data = rb.with_labels(rb.load("digits"))
     >>> data.units.words, data.classes
-    ('64 Spin(), 1 Categorical(q=10)', (0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+    ('Spin(), Categorical(q=10)', (0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
     """
     if data.schema is not None:
         raise InputError(f"{data.name} is a table: name the column of its label, --labels COLUMN")

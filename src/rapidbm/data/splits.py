@@ -319,10 +319,10 @@ class Dataset(Displayable):
         What the columns of a table are, and the way back from rows of units to tables.
     alphabet : str, default ""
         The symbols of aligned sequences, in the order of their codes.
-    classes : tuple of int, default ()
-        The labels that the last visible unit stands for, where it is the label.
     weighted : str, default ""
         Where the weights of rows come from and how many rows they leave, in words.
+    classes : tuple of int, default ()
+        The labels that the last visible unit stands for, where it is the label.
 
     Raises
     ------

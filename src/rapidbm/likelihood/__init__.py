@@ -13,6 +13,7 @@ May know machines, data and sampling; knows nothing of training or files.
     bridging       log Z along a training: `log_z_along`
     row_means      means over rows that may count by weights
     following      log Z while a machine is trained: `Follower`, `mean_log_p`
+    chow_liu       the best tree of pairs of columns, as a machine: `ChowLiuTree`
     independent    does a machine fit worse than independent columns? `fit`, `warn_of_fit`
 
 Others take besides

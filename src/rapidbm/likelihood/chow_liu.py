@@ -41,27 +41,60 @@ from ..machines.machine import Machine
 from ..sampling.gibbs import run_sweeps
 
 SMOOTHING = 0.3  # s
-LOOSE = 0.1  # c of a tree that a training starts from
+LOOSE = 0.3  # c of a tree that a training starts from
 ROWS = 10_000  # that are counted, or whose log p is taken, at a time
 EDGE = (0, 1)  # of a restricted machine
 
 
 @dataclass(frozen=True, eq=False)
 class ChowLiuTree:
-    """Columns of two values in a forest of pairs.
+    """Columns of two values in a tree, or several trees, of pairs (Chow and Liu 1968).
 
-    `pairs` come in an order in which the first column of each is known when its second one is drawn.
+    Parameters
+    ----------
+    marginals : array of shape (v, 2)
+        p_i(a) of each column; a = 0 is −1, 1 is +1.
+    pairs : array of shape (edges, 2)
+        Columns that depend on each other, in an order in which the first one of a pair comes in an
+        earlier pair or has none.
+    joint : array of shape (edges, 2, 2)
+        p_ij(a, b) of each pair.
+
+    Examples
+    --------
+    >>> rows = rb.load("bars4").train
+    >>> tree = rb.ChowLiuTree.fitted(rows.spins).loosened()
+    >>> machine = rb.rbm(16, 20, biases=True, seed=0)
+    >>> log_z = tree.put(machine)
+    >>> phase = rb.Persistent(100, start=tree)  # chains that begin as samples of the tree
     """
 
-    marginals: Array  # (v, 2) p_i(a), float64; a = 0 is −1, 1 is +1
-    pairs: Array  # (edges, 2) i, j
-    joint: Array  # (edges, 2, 2) p_ij(a, b)
+    marginals: Array
+    pairs: Array
+    joint: Array
 
     @staticmethod
     def fitted(
         rows: Any, smoothing: float = SMOOTHING, *, weights: Any = None, pairs: bool = True
     ) -> ChowLiuTree:
-        """The best tree of these ±1 rows (samples, v), or without `pairs` independent columns."""
+        """The best tree of some rows.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (samples, v)
+            What is above 0 is +1.
+        smoothing : float, default 0.3
+            Observations of each pair of states that are added.
+        weights : Tensor of shape (samples,), optional
+            How often each row counts.
+        pairs : bool, default True
+            False for independent columns.
+
+        Returns
+        -------
+        ChowLiuTree
+            With the pairs that pay for a parameter each.
+        """
         both, ones, count = _counts(rows, weights)
         return ChowLiuTree.of_counts(both, ones, count, smoothing, pairs=pairs)
 
@@ -69,8 +102,26 @@ class ChowLiuTree:
     def of_counts(
         both: Array, ones: Array, count: float, smoothing: float, *, pairs: bool = True
     ) -> ChowLiuTree:
-        """The best tree of columns that are +1 together `both` (v, v) times, and alone `ones` (v,), in so
-        many rows."""
+        """The best tree by counts.
+
+        Parameters
+        ----------
+        both : array of shape (v, v)
+            In how many rows two columns are +1.
+        ones : array of shape (v,)
+            In how many one is.
+        count : float
+            The number of rows.
+        smoothing : float
+            Observations of each pair of states that are added.
+        pairs : bool, default True
+            False for independent columns.
+
+        Returns
+        -------
+        ChowLiuTree
+            As `fitted` answers.
+        """
         whole = count + 4.0 * smoothing
         marginals = np.stack([count - ones, ones], -1) / whole + 2.0 * smoothing / whole  # (v, 2)
         none = np.empty((0, 2), int), np.empty((0, 2, 2))
@@ -95,19 +146,41 @@ class ChowLiuTree:
         return ChowLiuTree(marginals, found, np.moveaxis(np.array(cells), -1, 0))
 
     def loosened(self, share: float = LOOSE) -> ChowLiuTree:
-        """Eq. (5)."""
+        """The same tree with weaker dependences and the same marginals.
+
+        Parameters
+        ----------
+        share : float, default 0.3
+            Share of independent columns in each pair.
+
+        Returns
+        -------
+        ChowLiuTree
+            Where Gibbs sweeps move.
+        """
         apart = self.marginals[self.pairs[:, 0], :, None] * self.marginals[self.pairs[:, 1], None, :]
         return ChowLiuTree(self.marginals, self.pairs, (1.0 - share) * self.joint + share * apart)
 
     @property
     def ratios(self) -> Array:
-        """(edges, 2, 2) log p_ij / p_i p_j."""
+        """log p_ij / p_i p_j of each pair, (edges, 2, 2)."""
         p = self.marginals
         apart: Array = np.log(p[self.pairs[:, 0], :, None] * p[self.pairs[:, 1], None, :])
         return np.log(self.joint) - apart
 
     def log_p(self, rows: Any) -> Array:
-        """log p of each ±1 row, eq. (3)."""
+        """log p of rows.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (samples, v)
+            What is above 0 is +1.
+
+        Returns
+        -------
+        array of shape (samples,)
+            In nats, exact.
+        """
         columns, edges, ratios = np.arange(len(self.marginals)), np.arange(len(self.pairs)), self.ratios
         logs, found = np.log(self.marginals), []
         for some in torch.split(torch.as_tensor(rows), ROWS):
@@ -117,7 +190,20 @@ class ChowLiuTree:
         return np.concatenate(found)
 
     def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Samples, exact ones, (*shape, v)."""
+        """Samples without a Markov chain.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            How many.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        Tensor of shape (*shape, v)
+            ±1.
+        """
         spins = torch.rand((*shape, len(self.marginals)), generator=rng, device=rng.device)
         first, second = self.pairs.T if len(self.pairs) else (np.empty(0, int),) * 2
         roots = np.setdiff1d(np.arange(len(self.marginals)), second)
@@ -134,7 +220,18 @@ class ChowLiuTree:
     # -- as a machine -----------------------------------------------------------------------------
 
     def check(self, machine: Machine) -> None:
-        """Refuses a machine that cannot be this tree."""
+        """Refuses a machine that cannot be this tree.
+
+        Parameters
+        ----------
+        machine : Machine
+            A restricted machine with dense couplings and biases.
+
+        Raises
+        ------
+        InputError
+            If it is another, or has fewer hidden units than the tree has pairs.
+        """
         layers = machine.layers
         restricted = layers.edges == (EDGE,) and machine.patterns is None and layers.spins
         if not restricted or machine.biases is None:
@@ -150,8 +247,25 @@ class ChowLiuTree:
 
     @torch.no_grad()
     def put(self, machine: Machine, *, alone: bool = False) -> float:
-        """Makes the machine this tree, beside its other hidden units, or with those uncoupled where it is
-        to be `alone`; answers log Z of the tree with uncoupled others."""
+        """Makes a machine this tree.
+
+        Parameters
+        ----------
+        machine : Machine
+            A restricted machine with dense couplings and biases; its parameters are changed.
+        alone : bool, default False
+            Uncouple the hidden units that the tree does not need, which else stay as they are.
+
+        Returns
+        -------
+        float
+            log Z of the machine when these are uncoupled.
+
+        Raises
+        ------
+        InputError
+            If the machine cannot be this tree.
+        """
         self.check(machine)
         assert machine.biases is not None
         i, j = self.pairs.T if len(self.pairs) else (np.empty(0, int),) * 2
@@ -176,7 +290,22 @@ class ChowLiuTree:
         return float(pairs + free * math.log(2.0) - constant)
 
     def states(self, machine: Machine, chains: int, rng: torch.Generator) -> Tensor:
-        """Samples of the tree with hidden units of the machine, (e, chains, n)."""
+        """Samples of the tree with hidden units of a machine.
+
+        Parameters
+        ----------
+        machine : Machine
+            The machine.
+        chains : int
+            How many.
+        rng : torch.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        Tensor of shape (e, chains, n)
+            Configurations.
+        """
         spins, v = machine.random(chains, rng), machine.visible
         spins[..., :v] = self.draw((machine.replicas, chains), rng).to(spins.dtype)
         held = torch.arange(machine.layers.columns, device=machine.device) < v

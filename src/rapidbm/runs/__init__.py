@@ -30,7 +30,7 @@ Others take besides
     samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named,
         target, write_array, write_rows
     single: SingleMachine
-    tables: HOW, LOG_P, imputed, predicted, sampled_given, scored
+    tables: HOW, LOG_P, imputed, predicted, predicted_labels, sampled_given, scored
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
     trained: Trained

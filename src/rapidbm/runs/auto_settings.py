@@ -195,7 +195,7 @@ def find_settings(
     # Unless one is judged. Patterns at their usual rate ran away from few rows of many columns, where
     # few dense couplings did not, and cost more to look at.
     few = len(data.train) < FEW_ROWS
-    best, kept, first = usual[0 if few else -1], usual, None
+    best, kept, first, tried = usual[0 if few else -1], usual, None, False
     for part in (FIRST, SECOND):
         if part == SECOND:
             rivals = [replace(c, decay=decay) for c in kept for decay in decays]
@@ -205,6 +205,7 @@ def find_settings(
             break
         left = (1.0 - RUNNING) * whole - (time.monotonic() - began)
         training = min(part * whole, 0.5 * max(left, SHORTEST))
+        tried = True
         judged = compared(recipe, data, rivals, training, max(left - training, SHORTEST))
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
@@ -229,9 +230,10 @@ def find_settings(
     if first is not None and first.worst >= start.worst:
         start = Baseline("a trial", first.valid, first.error, first.parameters)
     else:
+        if tried and (first is not None or start.what == TREE):
+            tell(f"auto: {start.what} {start.verb} better than all trials: valid {start.value:.2f}")
         if start.what == TREE and best.start != "tree":
             best, first = trees[0], None
-        tell(f"auto: {start.what} {start.verb} better than all trials: valid {start.value:.2f}")
     winner = replace(_with(recipe, [best]), replicas=recipe.replicas)
     rest = max(1.0, whole - (time.monotonic() - began) - ENDING)
     per_epoch = math.ceil(len(data.train) / recipe.batch_size)
@@ -338,7 +340,7 @@ def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[C
     device = device_named(recipe.device)
     v = data.visible
     hidden = recipe.hidden if "hidden" in fixed else usual_layers(recipe.model, v, device)
-    if "patterns" in fixed:
+    if recipe.patterns is not None and "patterns" in fixed:
         yield hidden, recipe.patterns, recipe.start
         return
     tree = _tree_shape(recipe, fixed, data, hidden)
@@ -348,12 +350,12 @@ def _shapes(recipe: Recipe, fixed: Collection[str], data: Dataset) -> Iterator[C
         return
     units = v + sum(hidden)
     few = recipe.model == "rbm" and len(data.train) < FEW_ROWS and hidden[0] >= MANY_HIDDEN
-    if few and "hidden" not in fixed:
+    if few and not {"hidden", "patterns"} & set(fixed):
         yield (hidden[0] // 4,), None, "columns"
-    slow = recipe.model == "bm" and units > ONE_BY_ONE
+    slow = recipe.model == "bm" and units > ONE_BY_ONE and "patterns" not in fixed
     if not slow and not (few and tree is not None):
         yield hidden, None, "columns"
-    if slow or v >= LEAST_PATTERNED:
+    if "patterns" not in fixed and (slow or v >= LEAST_PATTERNED):
         # Four fifths of the parameters of the dense one.
         yield hidden, max(16, round(0.8 * couplings(recipe.model, v, hidden) / units)), "columns"
 

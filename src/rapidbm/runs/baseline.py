@@ -95,7 +95,7 @@ def best_tree(recipe: Recipe, data: Dataset) -> Baseline:
     )
     weights, judging_weights = counting_weights(rows.weights), mean_one(judges.weights)
     fitted = [ChowLiuTree.fitted(rows.spins, each, weights=weights) for each in SMOOTHING]
-    rivals = [tree for one in fitted for tree in (one, one.loosened())]
+    rivals = [tree for one in fitted for tree in (one, one.loosened(0.1))]
 
     def mean_log_p_of(tree: ChowLiuTree) -> float:
         logs = torch.from_numpy(tree.log_p(judges.spins))[None]
