@@ -17,6 +17,7 @@ from rapidbm.accel.ranks import ThreadRanks
 from rapidbm.machines.units.spin import SPIN
 from rapidbm.runs import diagnosis
 from rapidbm.testing import small_machines
+from visits import browser, visit  # noqa: F401
 
 torch.set_num_threads(1)
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rapidbm-tests-")  # whom we trust is our own

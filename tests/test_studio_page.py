@@ -4,7 +4,6 @@ are skipped; `make chromium` installs it where that can be."""
 
 import json
 import re
-import shutil
 import time
 from pathlib import Path
 
@@ -16,34 +15,12 @@ import rapidbm.studio
 from rapidbm.cli.main import app
 from rapidbm.runs.recipe import Recipe
 from rapidbm.runs.run import Run
-from studios import PATIENCE, Served
+from studios import Served
+from visits import browses
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-QUIET = (  # of one that is on a closed network
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PAGE = Path(rapidbm.studio.__file__).parent / "page"
 STAMPED = "bars4-pid-20261118-053908"
 TAG = "<img src=x onerror=alert(1)>"
-# Trainings make two updates a second until the page asks for more, so that none ends before a test has
-# steered it, however slow the browser is. The page's sockets are kept, to be cut.
-STEADY = """
-  const send = WebSocket.prototype.send;
-  window.sockets = new Set();
-  WebSocket.prototype.send = function (text) {
-    const told = JSON.parse(text);
-    window.sockets.add(this);
-    send.call(this, told.ask === "train" ? JSON.stringify({ ...told, pace: 2 }) : text);
-  };
-"""
-
-browses = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; `make chromium` installs it")
 
 
 @pytest.fixture(scope="module")
@@ -67,92 +44,6 @@ def studio(tmp_path_factory):
     served = Served(folder)
     yield served
     served.end()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as found:
-        chromium = found.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield chromium
-        chromium.close()
-
-
-class Visit:
-    """A page of the studio; what its console complains of, and whom else it asks, fails the test."""
-
-    def __init__(self, studio, browser, width=1400, scheme="light", tour=False, steady=False, **more):
-        self.studio = studio
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **more
-        )
-        self.page = self.context.new_page()
-        if steady:
-            self.page.add_init_script(STEADY)
-        self.page.set_default_timeout(1000 * PATIENCE)
-        self.complaints, self.strangers = [], []
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", self._asked)
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        self.page.goto(studio.address)
-        if not tour:
-            self.button("No, thanks").click()
-
-    def _heard(self, message):
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def _asked(self, request):
-        if not request.url.startswith((self.studio.origin, "data:", "blob:")):
-            self.strangers.append(request.url)
-
-    def go(self, view, **given):
-        query = "&".join(f"{k}={v}" for k, v in given.items())
-        self.page.evaluate("to => { location.hash = to; }", f"#/{view}{'?' + query if query else ''}")
-        self.page.get_by_role("heading", name=view.capitalize()).first.wait_for()
-
-    def button(self, name, exact=True):
-        return self.page.get_by_role("button", name=name, exact=exact)
-
-    def until(self, expression, given=None, seconds=PATIENCE):
-        """Polls: the page's policy forbids the eval that Playwright waits with."""
-        end = time.monotonic() + seconds
-        while not (found := self.page.evaluate(expression, given)):
-            assert time.monotonic() < end, (expression, self.complaints)
-            time.sleep(0.03)
-        return found
-
-    def status(self, number=0):
-        return self.page.locator(".panel .badge").nth(number).text_content()
-
-    def until_status(self, wanted, number=0):
-        badge = "document.querySelectorAll('.panel .badge')[n]?.textContent"
-        self.until(f"([n, wanted]) => wanted.includes({badge})", [number, wanted])
-
-    def dreams(self):
-        self.until("() => Number(document.documentElement.dataset.fps) > 0")
-
-    def overflows(self):
-        return self.page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth")
-
-    def close(self):
-        self.context.close()
-        assert self.complaints == []
-        assert self.strangers == []
-
-
-@pytest.fixture
-def visit(studio, browser):
-    visits = []
-
-    def begin(**given):
-        visits.append(Visit(studio, browser, **given))
-        return visits[-1]
-
-    yield begin
-    for one in visits:
-        one.close()
 
 
 def small(found, **chosen):
@@ -264,7 +155,7 @@ def test_train_pause_step_go_on_change_the_rate_and_evaluate(visit, studio):
     rate.press("ArrowLeft")
     found.page.get_by_text("Rate changed:").wait_for()
     assert found.page.locator(".pictures canvas").count() == 4
-    run = found.page.locator(".panel h3").text_content()
+    run = found.page.locator(".panel h3").get_attribute("title")
     found.page.locator(".panel select").first.select_option("0")
     found.button("Go on").first.click()
     found.until_status(["finished"])
@@ -282,12 +173,12 @@ def test_a_reload_in_the_middle_finds_the_training_further_on(visit):
     found.page.locator(".choices.side-a input[name=hidden]").press("Home")
     found.button("Train").click()
     found.until("() => document.querySelectorAll('.curves path.line').length > 0")
-    run = found.page.locator(".panel h3").text_content()
+    run = found.page.locator(".panel h3").get_attribute("title")
     points = "() => document.querySelector('.curves path.line')?.getAttribute('d').length ?? 0"
     before = found.page.evaluate(points)
     found.page.reload()
     found.until(f"before => ({points})() >= before", before)
-    assert found.page.locator(".panel h3").text_content() == run
+    found.page.locator(f'.panel h3[title="{run}"]').wait_for()
     found.page.evaluate("() => { for (const one of window.sockets) one.close(); }")  # a closed laptop
     found.until("() => window.sockets.size === 2")
     found.page.locator("#link[data-state=open]").wait_for()
@@ -375,12 +266,12 @@ def test_a_training_is_stopped_only_by_who_says_so(visit):
     found.page.locator(".choices.side-a input[name=hidden]").press("Home")
     found.until("() => !document.querySelector('button.main.wide').disabled")
     found.button("Train").click()
-    found.until("tag => document.querySelector('.panel h3')?.textContent !== tag", TAG)
-    first = found.page.locator(".panel h3").text_content()
+    found.until("tag => document.querySelector('.panel h3')?.title !== tag", TAG)
+    first = found.page.locator(".panel h3").get_attribute("title")
     assert f"run={first}" in found.page.url  # the stale address is gone
     found.page.reload()
     found.until_status(["running"])
-    assert found.page.locator(".panel h3").text_content() == first
+    assert found.page.locator(".panel h3").get_attribute("title") == first
     # What is refused stops nothing, and is refused before anything is asked.
     found.page.locator(".chip[data-name=digits]").click()
     found.page.locator(".choices.side-a select").first.select_option("exact")
@@ -489,6 +380,11 @@ def test_help_buttons_are_large_enough_for_a_finger(visit):
 def test_a_machine_with_other_units_than_spins_says_what_is_not_for_it(visit):
     found = visit()
     found.go("look", machine="mixed")
+    assert (
+        found.page.get_by_role("link", name="See it as a table").get_attribute("href")
+        == "#/table?machine=mixed"
+    )
+    found.page.get_by_text("The theory behind it, of machines whose units are all ±1").click()
     found.until(
         "() => [...document.querySelectorAll('.card-state')]"
         ".filter((it) => it.textContent.includes('units are all ±1')).length === 6"
@@ -540,6 +436,7 @@ def test_look_measures_and_saves_what_it_shows(visit, tmp_path):
     svg = (tmp_path / "SVG").read_text()
     assert "class=" not in svg  # it needs no style sheet
     assert "fill=" in svg
+    found.page.get_by_text("The theory behind it").click()
     spectrum = found.page.locator("figure", has=found.page.get_by_role("heading", name="Spectrum"))
     spectrum.get_by_text("3 values beyond what random couplings have").wait_for()
     spectrum.get_by_role("button", name="What is Spectrum?").focus()
@@ -588,6 +485,36 @@ def test_the_table_of_runs_sorts(visit):
 
 
 @browses
+def test_runs_are_filtered_named_noted_and_deleted_when_one_says_so(visit, studio):
+    extra = Recipe.made("bars4", {"hidden": (5,), "patterns": 2, "epochs": 1, "replicas": 1})
+    for _ in Run.create(studio.folder / "spare", extra).go():
+        pass
+    found = visit()
+    found.go("compare")
+    rows = found.page.locator("tbody tr[data-run]")
+    rows.first.wait_for()
+    count = rows.count()
+    found.page.get_by_label("Show runs with").fill("bars4 K=2 5")
+    found.page.get_by_text(f"2 of {count} runs").wait_for()
+    found.page.get_by_label("Show runs with").fill("spare")
+    found.button("Name spare").click()
+    found.page.get_by_label("Name", exact=True).fill(TAG)
+    found.page.get_by_label("Note", exact=True).fill(f"note {TAG}")
+    found.button("Keep").click()
+    found.page.locator(".note-of-run", has_text=TAG).wait_for()
+    assert rows.count() == 1  # it is still found by the name of its folder
+    assert rows.locator("img").count() == 0
+    found.button(f"Delete {TAG}").click()
+    found.page.get_by_role("dialog").get_by_text("This cannot be taken back").wait_for()
+    found.button("Cancel").click()
+    assert (studio.folder / "spare").is_dir()
+    found.button(f"Delete {TAG}").click()
+    found.button("Delete it").click()
+    found.page.get_by_text(f"0 of {count - 1} runs").wait_for()
+    assert not (studio.folder / "spare").exists()
+
+
+@browses
 @pytest.mark.slow
 def test_the_tour_teaches_by_doing(visit):
     found = visit(tour=True, steady=True)
@@ -621,7 +548,7 @@ def test_the_tour_teaches_by_doing(visit):
 
 # -- manners ------------------------------------------------------------------------------------------
 
-VIEWS = ("dream", "play", "look", "compare")
+VIEWS = ("dream", "play", "table", "look", "compare")
 
 
 @browses
@@ -640,9 +567,11 @@ def test_nothing_overflows_and_axe_finds_nothing_serious(visit, width, scheme):
     for view in VIEWS:
         found.go(view, **({"machine": "specimen:retrieval"} if view in ("dream", "look") else {}))
         ready = {"dream": ".dream-stage canvas[width]", "play": ".choices input[name=rate]",
-                 "look": ".valley", "compare": "tbody tr"}[view]  # fmt: skip
+                 "look": ".valley", "compare": "tbody tr", "table": ".value-bar"}[view]  # fmt: skip
         found.page.locator(ready).first.wait_for()
         assert not found.overflows(), view
+        assert found.small_targets() == [], view
+        assert found.covered_targets() == [], view
         told = axe.Axe().run(found.page).response
         assert len(told["passes"]) > 10
         serious = [v for v in told["violations"] if v["impact"] in ("serious", "critical")]

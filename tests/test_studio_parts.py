@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import socket
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import rapidbm as rb
 from rapidbm.data.labelled import with_label_units
-from rapidbm.disk import inside
+from rapidbm.disk import inside, locked
 from rapidbm.errors import InputError
 from rapidbm.machines.files import load_tensors
 from rapidbm.progress import telling, watch
@@ -34,7 +35,8 @@ from rapidbm.studio.work.analyses import SPINS_ALONE, Analyses
 from rapidbm.studio.work.arrays import fields, numbers, packed, spins
 from rapidbm.studio.work.dreaming import Dream
 from rapidbm.studio.work.machines import SPECIMENS, opened, subject, without_places
-from rapidbm.studio.work.queries import Queries
+from rapidbm.studio.work.page_words import title_of
+from rapidbm.studio.work.queries import Queries, answer
 from rapidbm.studio.work.recipes import recipe_of
 from rapidbm.studio.work.steered import SteeredRun
 from rapidbm.studio.work.training import _couplings
@@ -297,10 +299,80 @@ def test_a_long_question_of_one_page_does_not_hold_up_another(tmp_path):
         studio.close_page(page)
         studio.close_page(other)
         assert (slow.killed, quick.killed, quick.closed) == (True, False, True)
-        assert not studio.queries
+        assert not studio.queues
         assert len(fakes.all) == 2  # nobody is left to ask what waited
 
     asyncio.run(run())
+
+
+def test_questions_about_a_table_wait_for_each_other_and_hold_up_nothing_else(tmp_path):
+    async def run():
+        studio = Studio(tmp_path)
+
+        async def send(whole):
+            pass
+
+        studio.fork_server = fakes = Fakes()
+        page = studio.open_page(send)
+        for number, ask in enumerate(("table", "runs", "row"), 1):
+            studio.receive(page, json.dumps({"id": number, "ask": ask}))
+        slow, quick = fakes.all
+        assert [told.get("do") for told in slow.told[:1] + quick.told[:1]] == ["tables", "queries"]
+        assert ([told.get("id") for told in slow.told], quick.told[1]["id"]) == ([None, 1], 2)
+        slow.answer(id=1)
+        assert slow.told[-1]["id"] == 3
+        studio.close_page(page)
+        assert slow.killed
+        assert quick.killed
+
+    asyncio.run(run())
+
+
+def test_settings_that_are_compared_are_told_to_who_asked_and_can_be_taken_back(tmp_path):
+    async def run():
+        studio = Studio(tmp_path)
+
+        async def send(whole):
+            pass
+
+        studio.trainings.fork_server = fakes = Fakes()
+        page, other = studio.open_page(send), studio.open_page(send)
+        asked = {
+            "id": 5,
+            "ask": "train",
+            "dataset": "bars4",
+            "chosen": {"budget": "1m"},
+            "preset": "auto",
+        }
+        studio.receive(page, json.dumps(asked))
+        (worker,) = fakes.all
+        worker.on_message({"event": "search", "line": "nine pairs"}, b"")
+        told = parse_header(page._slots["progress/5"])
+        assert (told["id"], told["line"]) == (5, "nine pairs")
+        assert not other._slots
+        studio.receive(other, json.dumps({"do": "cancel", "id": 5}))
+        assert not worker.killed  # it is another page's
+        studio.receive(page, json.dumps({"do": "cancel", "id": 5}))
+        assert worker.killed
+        worker.on_exit("its process was ended by signal 9")
+        assert "signal 9" in parse_header(page._slots["answer/5"])["error"]
+        assert not studio.trainings.running()
+        studio.receive(page, json.dumps({**asked, "id": 6}))
+        fakes.all[-1].on_message({"event": "created", "run": "r", "records": []}, b"")
+        studio.receive(page, json.dumps({"do": "cancel", "id": 6}))
+        assert not fakes.all[-1].killed  # it has begun: its own button stops it
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("alloc_cpu: can't allocate memory: 85")])
+def test_too_little_memory_is_said_in_words(tmp_path, error):
+    def fails(asked):
+        raise error
+
+    pipe = Told()
+    answer(pipe, {"ask": "data", "id": 1}, {"data": fails}, tmp_path)
+    assert pipe.all[0][0]["error"].startswith("this takes more memory than there is")
 
 
 # -- words for the page -------------------------------------------------------------------------------
@@ -328,6 +400,10 @@ def test_a_run_that_was_named_by_a_time_gets_a_name_that_can_be_read(tmp_path):
     found = {run["name"]: run["title"] for run in Queries(tmp_path).runs({})[0]["runs"]}
     assert found["mine"] == "mine"
     assert found["bars4-pid-20261118-053908-2"] == "bars4, RBM 16×8 K=2, PID, 18 Nov 05:39:08 (2)"
+    assert {title_of(run, brief=True) for run in rb.Runs(tmp_path)} == {
+        "mine",
+        "bars4, 18 Nov 05:39:08 (2)",
+    }
 
 
 # -- choices that fit ---------------------------------------------------------------------------------
@@ -573,7 +649,7 @@ def test_choices_are_checked(tmp_path):
         {"device": "cuda"},
         {"dataset": "x"},
         {"hidden": "7"},
-        {"budget": "1s"},
+        {"budget": 60},
         {"rate": [1, 2]},
     ):
         with pytest.raises(InputError, match="the choices"):
@@ -732,3 +808,75 @@ def test_progress_is_told_to_a_function_and_shown_nowhere(monkeypatch, capsys):
         now[0] += 99.0
         tick()
     assert len(told) == 4
+
+
+# -- names, notes, and runs that are deleted ----------------------------------------------------------
+
+
+@pytest.fixture
+def runs(tmp_path):
+    recipe = Recipe.made("bars4", {"hidden": (4,), "patterns": 2, "epochs": 1, "replicas": 1})
+    for name in ("one", "sweep/two"):
+        Run.create(tmp_path / name, recipe)
+    return Queries(tmp_path)
+
+
+def titles(desk):
+    return {run["name"]: (run["title"], run["note"]) for run in desk.runs({})[0]["runs"]}
+
+
+def test_a_run_is_given_a_name_and_a_note_and_keeps_its_folder(runs):
+    runs.label({"run": "one", "title": "  The best <b> ", "note": "kept\nfor later"})
+    assert titles(runs) == {"one": ("The best <b>", "kept\nfor later"), "sweep/two": ("sweep/two", "")}
+    assert {run["title"] for run in runs.machines({})[0]["runs"]} == {"The best <b>", "sweep/two"}
+    assert json.loads((runs.folder / "one" / "run.json").read_text())["recipe"]["dataset"] == "bars4"
+    runs.label({"run": "one", "title": "", "note": ""})
+    assert titles(runs)["one"] == ("one", "")
+    assert not (runs.folder / "one" / "label.json").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"run": "one", "title": "x" * 201},
+        {"run": "one", "note": 7},
+        {"run": "../one", "title": "x"},
+        {"run": "none", "title": "x"},
+    ],
+)
+def test_labels_that_are_none_and_runs_that_are_not_there(runs, asked):
+    with pytest.raises(InputError):
+        runs.label(asked)
+
+
+def test_a_label_that_somebody_else_wrote_is_passed_over(runs):
+    (runs.folder / "one" / "label.json").write_text('{"title": ["x"]}')
+    assert titles(runs)["one"] == ("one", "")
+    (runs.folder / "one" / "label.json").unlink()
+    (runs.folder / "elsewhere.json").write_text('{"title": "x"}')
+    (runs.folder / "one" / "label.json").symlink_to(runs.folder / "elsewhere.json")
+    assert titles(runs)["one"] == ("one", "")
+    with pytest.raises(InputError, match="leads out"):
+        runs.label({"run": "one", "title": "y"})
+
+
+def test_a_run_is_deleted_whole_and_nothing_else(runs):
+    runs.delete({"run": "one"})
+    assert set(titles(runs)) == {"sweep/two"}
+    assert [path.name for path in runs.folder.iterdir()] == ["sweep"]
+    for wrong in ("sweep", "../one", "", "one"):
+        with pytest.raises(InputError):
+            runs.delete({"run": wrong})
+    (runs.folder / "link").symlink_to(runs.folder / "sweep" / "two")
+    with pytest.raises(InputError, match="is a link"):
+        runs.delete({"run": "link"})
+    shutil.copytree(runs.folder / "sweep" / "two", runs.folder / "sweep" / "two" / "inner")
+    with pytest.raises(InputError, match="1 other runs below it"):
+        runs.delete({"run": "sweep/two"})
+    assert set(titles(runs)) >= {"sweep/two"}
+
+
+def test_a_run_in_which_somebody_works_is_not_deleted(runs):
+    with locked(runs.folder / "one", "training"), pytest.raises(InputError, match="another process"):
+        runs.delete({"run": "one"})
+    assert "one" in titles(runs)

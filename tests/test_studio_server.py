@@ -696,6 +696,8 @@ def test_a_studio_that_only_shows_changes_nothing(tmp_path):
         assert page.ask("hello")["read_only"]
         assert "--read-only" in page.asked("train", dataset="bars4", chosen={})["error"]
         assert "--read-only" in page.asked("resume", run="one")["error"]
+        assert "--read-only" in page.asked("label", run="one", title="x")["error"]
+        assert "--read-only" in page.asked("delete", run="one")["error"]
         status, _, body = studio.request("POST", "/upload?name=a.csv", body=b"0,1\n1,0\n")
         assert (status, b"--read-only" in body) == (403, True)
         assert page.ask("spectrum", machine="one")["values"]

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rapidbm as rb
 from kinds import (
@@ -17,9 +18,13 @@ from kinds import (
     randomised,
     real_columns,
 )
+from rapidbm.accel.executors import Eager
 from rapidbm.errors import InputError
+from rapidbm.machines.cells import places
 from rapidbm.machines.files import load_tensors
 from rapidbm.random import stream
+from rapidbm.training.labels import LabelUnit
+from rapidbm.training.trainer import Trainer
 
 CHOICES = [pytest.param(c.values, id=c.id) for c in choices()]
 KINDS = [*COUNTS, "mixed"]
@@ -289,3 +294,41 @@ def test_a_replica_whose_precision_runs_away_is_frozen():
     assert last.diverged == (1,)
     assert bool(machine.finite().all())
     assert all(torch.equal(a, p[1]) for a, p in zip(kept, machine.parameters(), strict=True))
+
+
+class Made(TorchDispatchMode):
+    """Counts tensors that are made from numbers: on a GPU each is a copy from the CPU, which a graph of
+    updates cannot hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+        self.count += "lift_fresh" in str(call)
+        return call(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "several"])
+def test_an_update_copies_nothing_from_the_cpu(kind, labelled):
+    units = (rb.Spin(), rb.Categorical((2, 3)), rb.Categorical(4))
+    machine = rb.rbm((3, 2, 1), 4, units=units, biases=True, seed=0)
+    if kind != "several":
+        machine = make("rbm", "visible", kind, replicas=1)
+    label = len(places(machine)) - 1 if labelled else None
+    if label is not None and LabelUnit.of(machine, label) is None:
+        pytest.skip("no label of few states")
+    rows = machine.layers.encode(data_of(machine))
+    strength = 0.0 if label is None else 1.0
+    how = {"epochs": 3, "batch_size": 10, "centred": True, "seed": 0}
+    phase = rb.Persistent(10)
+    trainer = Trainer(machine, rows, phase, rb.adam(), label=label, discriminative=strength, **how)
+    trainer.executor = Eager()
+    for _ in range(2):
+        trainer.step()
+    with Made() as made:
+        torch.tensor([1.0])
+        assert made.count == 1
+        trainer.step()
+    assert made.count == 1

@@ -679,6 +679,7 @@ def test_a_look_takes_a_fifth_of_a_budget_or_what_is_left_and_a_little(wall, sec
 def test_the_last_look_has_more_than_the_longest_one_took():
     assert reserved(100.0, 4.0) == 6.0
     assert reserved(100.0, 90.0) == 35.0
+    assert (reserved(100.0, 4.0, annealed=True), reserved(100.0, 9.0, annealed=True)) == (8.0, 13.5)
 
 
 @pytest.mark.parametrize("budget", [None, "50s"])

@@ -29,19 +29,20 @@ Others take besides
     alignments: ALPHABETS, FASTA, codes_of, first_sequence, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
-    columns: Binned, Column, Constant, Empty, Normal, Numbers, Words
+    columns: Binned, Column, Constant, Empty, Normal, Numbers, Skipped, Words
     converted: pack
     digits: data_folder, mnist_is_here
     files: check_unpacked
-    mixed: from_table, layers_of, table_of
+    mixed: from_table, layers_of, overrides_of, table_of
     packed: ENDING, Packed, bytes_of
+    recognition: OVERRIDES, Reals, recognise_column
     sequences: as_rows, check_alphabet, is_alignment, write_sequences
     shuffle: Groups, Key
     sources: hdf5_arrays, numpy_arrays
     splits: check_share, held_out, top_half
     stored: Stored
     table_schema: TableSchema
+    tables: ENDINGS, has_names, no_formula, write_table
     text_files: as_utf8, content_of
-    tables: no_formula, write_table
     weights: is_weights_file
 """

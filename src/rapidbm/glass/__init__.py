@@ -21,5 +21,5 @@ Others take besides
     phases: Boundaries, capacity
     pictures: landscape_figure, show_moments, show_nearest, show_phases, show_projections,
         show_relaxation
-    verdict: BROKEN, FROZEN, Glassiness, MEET
+    verdict: BROKEN, FROZEN, Glassiness, MEET, and the module, whose words `studio` puts into sentences
 """

@@ -12,7 +12,7 @@ Other rooms use `Recipe`, `PRESETS`, `Run`, the metrics, `diagnose` and `evaluat
 Others take besides
 
     auto_settings: find_settings, usual_decay, usual_hidden
-    baseline: Baseline
+    baseline: Baseline, independent_columns
     diagnosis: gibbs_series
     folder: ASIDE, PRETRAINED, Record, RunFolder, check_free
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
@@ -30,7 +30,7 @@ Others take besides
     samples: ARRAYS, PICTURES, STARTS, TABLES, check_new, numbered, reconstructions, sampler_named,
         target, write_array, write_rows
     single: SingleMachine
-    tables: HOW, LOG_P, imputed, predicted, predicted_labels, sampled_given, scored
+    tables: Asked, HOW, LOG_P, imputed, predicted, predicted_labels, sampled_given, scored
     tensorboard: TensorBoard, check_installed
     timing: OPEN, PROLONG, on_log_grid, seconds_of
     trained: Trained

@@ -61,6 +61,7 @@ from .recipe import Recipe, can_be_tree
 from .timing import KEPT, OPEN, epochs_within, seconds_of
 
 FIRST, SECOND = 0.1, 0.25  # of the time
+LOOKING = 0.15  # of it, at what the first round came to
 LOOKS = 100  # of the run, at most
 SERVED = {"negative": "pcd", "optimizer": "adam"}
 RATES = (0.5, 1.5, 4.5)  # times `USUAL`, and of dense couplings times eq. (2)
@@ -206,7 +207,8 @@ def find_settings(
         left = (1.0 - RUNNING) * whole - (time.monotonic() - began)
         training = min(part * whole, 0.5 * max(left, SHORTEST))
         tried = True
-        judged = compared(recipe, data, rivals, training, max(left - training, SHORTEST))
+        looking = min(left - training, LOOKING * whole) if part == FIRST else left - training
+        judged = compared(recipe, data, rivals, training, max(looking, SHORTEST))
         if not judged:
             tell(f"auto: none could be judged in this time; {best} is usual")
             continue

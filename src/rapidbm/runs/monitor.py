@@ -55,7 +55,9 @@ from .recipe import Recipe
 PREFIX = "watch/"  # of what it saves
 DOUBT = 2.0  # standard errors below a value, where machines are compared by it: eq. (1)
 SHORTEST = 0.1  # seconds that a look of a trial may always take
-JUDGED = 5.0  # of the end of a trial, which is for nothing if it is not known (`Follower.end`)
+JUDGED = (
+    50.0  # of the end of what a clock limits, which is for nothing if it is not known (`Follower.end`)
+)
 
 
 def pessimistic(found: Estimate) -> Tensor:
@@ -93,6 +95,11 @@ class LikelihoodMonitor:
         )
         seen = Estimate(value, error)
         return seen if bool(pessimistic(seen).isfinite().any()) else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether log Z is a sum that costs nothing to speak of."""
+        return self.follower.machine is None and self.follower.looks > 0
 
     def counts(self) -> Record:
         """Looks that were asked for, that were made, and that could not tell."""

@@ -41,6 +41,7 @@ from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_
 from .guard import Guard, go_back, serves
 from .metrics import BOUND, METRICS, WATCHED, measured
 from .monitor import (
+    JUDGED,
     Best,
     LikelihoodMonitor,
     check_patience,
@@ -340,7 +341,8 @@ class Run(RunFolder):
     def _begin_monitoring(self, trainer: Training, data: Dataset) -> None:
         """Begins to watch the likelihood, where that is measured."""
         if self._own is None and (names := likelihood_metrics(self.recipe)):
-            self._monitor = LikelihoodMonitor(trainer, data, names)
+            ends = {} if self.recipe.budget is None else {"end": JUDGED}
+            self._monitor = LikelihoodMonitor(trainer, data, names, **ends)
         if self._monitor is not None and data.valid is not None:
             self._best = Best.kept(self.best, trainer.machine)
         # With a discriminative term the likelihood is not all that is climbed: it may fall.
@@ -530,10 +532,15 @@ class Run(RunFolder):
     def _late(self, trainer: Training) -> bool:
         budget = self.recipe.budget
         whole = math.inf if budget is None else seconds_of(budget)
-        late = self._wall() > whole - reserved(whole, self._looking)
+        late = self._wall() > whole - reserved(whole, self._looking, annealed=self._anneals)
         if late:
             self.info["stopped"] = f"after update {trainer.update}: the budget of {budget} is used up"
         return late
+
+    @property
+    def _anneals(self) -> bool:
+        """Whether the last look may have to anneal log Z."""
+        return self._monitor is not None and not self._monitor.exact
 
     def _impatient(self, trainer: Training) -> bool:
         patience = self.recipe.patience
@@ -578,7 +585,8 @@ class Run(RunFolder):
         """The epochs that fit, when it is time to plan."""
         plan = self.info.setdefault("plan", {"wall": 0.0, "update": 0, "most": self.recipe.epochs})
         budget, now = str(self.recipe.budget), trainer.progress()
-        return planned(plan, budget, self._wall(), self._started, now, self._looking)
+        times = self._wall(), self._started, now, self._looking
+        return planned(plan, budget, *times, annealed=self._anneals)
 
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng

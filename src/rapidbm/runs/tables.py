@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ..data.columns import Binned, Column, Normal, Numbers, Words
 from ..data.mixed import table_of
 from ..data.table_schema import TableSchema
 from ..errors import InputError, check_choice, check_count, unknown
+from ..estimates import Bounds
 from ..inference.conditions import Condition, sample_given
 from ..inference.labels import predict
 from ..inference.missing import draw_missing
@@ -238,16 +240,24 @@ def _predicted_numbers(
 # -- rows ---------------------------------------------------------------------------------------------
 
 
-def scored(machine: Machine, schema: TableSchema, source: Any, *, seed: int = 0) -> pyarrow.Table:
+def scored(
+    machine: Machine,
+    schema: TableSchema,
+    source: Any,
+    *,
+    seed: int = 0,
+    normaliser: Bounds | None = None,
+) -> pyarrow.Table:
     """log p of each row in the table's own numbers with its 95 % interval, what each cell is worth given
-    the others (log p of the cell), and the name of the least probable one, the rows as they come."""
+    the others (log p of the cell), and the name of the least probable one, the rows as they come.
+    `normaliser` is log Z of this machine, if it is known already."""
     import pyarrow
 
     table = read_table(source)
     values, observed = schema.encode(table)
     jacobian = schema.log_jacobian(table)
     parts, bounds = [], []
-    z = None
+    z = normaliser
     for start in range(0, max(1, len(values)), AT_ONCE):
         x = slice(start, start + AT_ONCE)
         if z is None:
@@ -427,27 +437,42 @@ class Met:
 
 
 def sampled_given(
-    machine: Machine, schema: TableSchema, told: str, count: int, *, seed: int = 0, sweeps: int = 100
+    machine: Machine,
+    schema: TableSchema,
+    given: str | Sequence[Asked],
+    count: int,
+    *,
+    seed: int = 0,
+    sweeps: int = 100,
+    normaliser: Bounds | None = None,
 ) -> Met:
-    """Rows drawn from the machine that meet conditions, and how probable these are.
+    """Rows drawn from the machine that meet conditions, and how probable these are: conditions as an
+    option says them, or a list of them, which may be empty.
 
     Chains are held to the states that can meet them; rows that do not, because a bin holds more than a
-    range, are drawn again."""
+    range, are drawn again. `normaliser` is log Z of this machine, if it is known already."""
     import pyarrow
 
-    asked = asked_of(schema, told)
+    asked = asked_of(schema, given) if isinstance(given, str) else list(given)
     conditions = conditions_of(schema, asked)
     kept: list[pyarrow.Table] = []
     have = drawn = 0
-    probability, rhat, ess = None, 1.0, math.inf
+    probability: tuple[float, float, float] | None = None if asked else (0.0, 0.0, 0.0)
+    rhat, ess = 1.0, math.inf
     for number in range(TRIES):
         rng = stream(seed, "given", number, device=machine.device)
         more = max(20, math.ceil((count - have) * min(20.0, (drawn + 1) / (have + 1))))
         found = sample_given(
-            machine, conditions, more, sweeps=sweeps, probability=probability is None, rng=rng
+            machine,
+            conditions,
+            more,
+            sweeps=sweeps,
+            probability=probability is None,
+            normaliser=normaliser,
+            rng=rng,
         )
-        if probability is None:
-            probability = found.log_probability
+        if found.log_probability is not None:
+            probability = _first_replica(found.log_probability)
         columns = machine.layers.encode(found.rows[0])
         table = table_of(schema, columns, stream(seed, "cells", number))
         right = np.ones(table.num_rows, bool)
@@ -460,13 +485,19 @@ def sampled_given(
             break
     else:
         raise InputError(
-            f"of {drawn:,} rows drawn near the conditions {told} only {have:,} meet them; give a wider "
-            "range"
+            f"of {drawn:,} rows drawn near the conditions {_in_words(given)} only {have:,} meet them; "
+            "give a wider range"
         )
     whole = pyarrow.concat_tables(kept).slice(0, count)
     assert probability is not None
     share, error = have / drawn, math.sqrt((1 - have / drawn) / have) if have < drawn else 0.0
-    value = float(probability.value[0]) + math.log(share)
-    lower = float(probability.lower[0]) + math.log(share) - 1.96 * error
-    upper = float(probability.upper[0]) + math.log(share) + 1.96 * error
-    return Met(whole, (value, lower, upper), rhat, ess)
+    value, lower, upper = (end + math.log(share) for end in probability)
+    return Met(whole, (value, lower - 1.96 * error, upper + 1.96 * error), rhat, ess)
+
+
+def _first_replica(bounds: Bounds) -> tuple[float, float, float]:
+    return float(bounds.value[0]), float(bounds.lower[0]), float(bounds.upper[0])
+
+
+def _in_words(given: str | Sequence[Asked]) -> str:
+    return given if isinstance(given, str) else "on " + ", ".join(one.column.where for one in given)

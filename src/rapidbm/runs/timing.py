@@ -26,6 +26,7 @@ PLANS = (0.02, 0.1, 0.3, 0.6, 0.8)  # shares of a budget
 FASTER = 0.8  # of the last of these: with more time than that left after them all, it is planned again
 WARM_UP = 50  # updates before speed is believed: the first ones are slower
 KEPT = 0.97  # of what is left beside the last look is planned: the last save takes its time
+LEAST_LAST = 0.08  # of it, at least, where that look anneals: what is returned hangs on it
 LAST_LOOK = 0.35  # of it, at most, is kept for that, and
 DEARER = 1.5  # times what the longest look so far took
 LONGEST_LOOK = 0.2  # of it, at most, goes into a look before the last one
@@ -58,10 +59,11 @@ def seconds_of(budget: str) -> float:
     return seconds
 
 
-def reserved(whole: float, looking: float) -> float:
+def reserved(whole: float, looking: float, *, annealed: bool = False) -> float:
     """Seconds of a budget for the last look, which may cost more than others, where the longest one so
-    far took so many."""
-    return min(DEARER * looking, LAST_LOOK * whole)
+    far took so many, and log Z may have to be annealed for it."""
+    least = LEAST_LAST * whole if annealed else 0.0
+    return min(max(DEARER * looking, least), LAST_LOOK * whole)
 
 
 def limit_of_look(budget: str | None, wall: float, *, last: bool) -> float | None:
@@ -85,11 +87,13 @@ def planned(
     started: tuple[float, int],
     now: Progress,
     looking: float = 0.0,
+    *,
+    annealed: bool = False,
 ) -> int | None:
     """The epochs that fit into a budget, eq. (1), when it is time to plan, and notes them in the plan.
 
     `wall` are the seconds that are over, and at `started` this process began: then, and at which update;
-    the longest look so far took `looking` seconds.
+    the longest look so far took `looking` seconds, and the last one may have to anneal.
     """
     made, (since, update) = plan.setdefault("made", []), started
     whole, wall, since = (x - plan["wall"] for x in (seconds_of(budget), wall, since))
@@ -105,7 +109,7 @@ def planned(
         since, update = made[-1]["wall"], made[-1]["update"]
     speed = (now.update - update) / (wall - since)
     per_epoch = now.trainer.per_epoch
-    left = KEPT * (whole - reserved(whole, looking)) - wall
+    left = KEPT * (whole - reserved(whole, looking, annealed=annealed)) - wall
     epochs = int(min(epochs_within(left, now.update, per_epoch, speed), plan["most"]))
     mark = {"update": now.update, "wall": round(wall, 3), "epochs": epochs}
     made += [mark] * max(1, bisect_right(PLANS, gone) - len(made))

@@ -15,11 +15,12 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ..disk import parse_json
 from ..schema import Misfit
 from .guard import Access, Guard
-from .messages import SIZE
+from .messages import SIZE, Header
 from .pages import serve_page
-from .studio import MAX_CHARACTERS, Studio
+from .studio import MAX_CHARACTERS, MESSAGE, Studio
 from .uploads import UploadError, save_upload
 
 PAGE = Path(__file__).parent / "page"
@@ -51,6 +52,7 @@ def application(studio: Studio, access: Access) -> Guard:
         Route("/page/{path:path}", _file, methods=["GET"]),
         Route("/upload", partial(_upload, studio), methods=["POST"]),
         Route("/export", partial(_export, studio), methods=["GET"]),
+        Route("/table", partial(_table, studio), methods=["GET"]),
         WebSocketRoute("/socket", partial(_socket, studio)),
     ]
     return Guard(Starlette(routes=routes, lifespan=lifespan), access)
@@ -113,12 +115,29 @@ async def _export(studio: Studio, request: Request) -> Response:
     header, whole = await studio.ask(studio.analyses, {"ask": "report", "run": run})
     if "error" in header:
         return JSONResponse({"error": header["error"]}, 404)
-    (size,) = SIZE.unpack_from(whole)
-    name = quote(f"{run.replace('/', '-')}.html")
+    return _saved(header, whole, f"{run}.html", MEDIA_TYPES[".html"])
+
+
+async def _table(studio: Studio, request: Request) -> Response:
+    """Samples, scores or a filled table as a file; `asked` is what a page would ask, as JSON."""
+    try:
+        asked = parse_json(request.query_params.get("asked", ""))
+        MESSAGE.check(asked, "")
+    except (ValueError, RecursionError, Misfit):
+        return JSONResponse({"error": "a table is asked for in JSON"}, 400)
+    header, whole = await studio.read({**asked, "ask": "file"}, "tables")
+    if "error" in header:
+        return JSONResponse({"error": header["error"]}, 422)
+    return _saved(header, whole, f"{asked.get('what')}.csv", "text/csv; charset=utf-8")
+
+
+def _saved(header: Header, whole: bytes, name: str, kind: str) -> Response:
+    """The first array of an answer as a file."""
     headers = {
-        "content-disposition": f"attachment; filename*=UTF-8''{name}",
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(name.replace('/', '-'))}",
         "content-security-policy": "sandbox",  # to be saved, not to run here
     }
+    (size,) = SIZE.unpack_from(whole)
     start = SIZE.size + size
-    report = whole[start : start + int(header["arrays"][0][2][0])]
-    return Response(report, headers=headers, media_type=MEDIA_TYPES[".html"])
+    content = whole[start : start + int(header["arrays"][0][2][0])]
+    return Response(content, headers=headers, media_type=kind)

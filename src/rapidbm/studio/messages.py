@@ -24,10 +24,16 @@ QUERIES = (
     "run",
     "datasets",
     "data",
+    "columns",
     "recipe",
+    "words",
     "check",
     "place",
+    "label",
+    "delete",
 )  # methods of `Queries`
+CHANGES = ("label", "delete")  # those that write
+TABLE_QUESTIONS = ("table", "row", "scores", "gaps")  # methods of `Tables`
 
 
 def message(header: Header, payload: bytes = b"") -> bytes:

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..disk import parse_json
 from ..schema import Anything, Flag, Maybe, Names, Text, Whole
-from .messages import QUERIES, Header
+from .messages import CHANGES, QUERIES, TABLE_QUESTIONS, Header
 from .pages import FRAME, Page
 from .request_queue import Question, RequestQueue
-from .trainings import Trainings
+from .trainings import LiveTraining, Trainings
 from .uploads import UPLOADED
 from .workers import ForkServer, Worker
 
@@ -27,7 +27,17 @@ MAX_TRAININGS = 4  # that may run at once, or as many as there are cores
 MAX_READERS = 3  # files that are read at once, each by a worker of its own
 MAX_UNANSWERED = 32  # questions of a page
 MAX_CHARACTERS = 2**17  # of a page's message
-ANALYSES = ("spectrum", "phases", "overlaps", "basins", "landscape", "likelihood", "along", "verdict")
+ANALYSES = (
+    "spectrum",
+    "phases",
+    "overlaps",
+    "basins",
+    "landscape",
+    "likelihood",
+    "along",
+    "verdict",
+    "learned",
+)
 MESSAGE = Names(
     {},
     {"id": Whole(0, 2**31), "ask": Text(40), "do": Text(40), "run": Maybe(Text(500)), "on": Flag()},
@@ -43,7 +53,8 @@ class Studio:
         self.folder, self.read_only = folder, read_only
         self.fork_server = ForkServer()
         self.analyses = self._queue("analyses")
-        self.queries: dict[str, RequestQueue] = {}  # by page, so that none waits for what another asked
+        # By page and role, so that no page waits for what another asked.
+        self.queues: dict[tuple[str, str], RequestQueue] = {}
         self.pages: dict[str, Page] = {}
         most = max(MAX_TRAININGS, os.cpu_count() or 1)
         self.trainings = Trainings(self.fork_server, str(folder), self.pages.values, most)
@@ -52,6 +63,7 @@ class Studio:
         self.dreamer: Worker | None = None
         self._names = count(1)
         self._analysing: dict[tuple[str, int], Question] = {}  # by page and id
+        self._starting: dict[tuple[str, int], LiveTraining] = {}  # that compare settings first, the same
 
     def _queue(self, role: str) -> RequestQueue:
         return RequestQueue(self.fork_server, {"do": role, "folder": str(self.folder)})
@@ -84,8 +96,8 @@ class Studio:
             self.dreamer.send({"do": "close", "page": page.name})
         for key in [key for key in self._analysing if key[0] == page.name]:
             self.analyses.cancel(self._analysing.pop(key))
-        if page.name in self.queries:
-            self.queries.pop(page.name).close()
+        for owner in [owner for owner in self.queues if owner[0] == page.name]:
+            self.queues.pop(owner).close()
         for task, reader in self._readers.items():
             if reader is page:
                 task.cancel()
@@ -116,11 +128,17 @@ class Studio:
             case "steer" if not self.read_only:
                 self.trainings.steer(asked)
             case "cancel":
-                question = self._analysing.pop((page.name, int(asked.get("id", -1))), None)
-                if question is not None:
-                    page.asking -= 1
-                    self.analyses.cancel(question)
+                self._cancel(page, (page.name, int(asked.get("id", -1))))
         return None
+
+    def _cancel(self, page: Page, key: tuple[str, int]) -> None:
+        """Takes back a question of a page, or a training that has not begun."""
+        question, training = self._analysing.pop(key, None), self._starting.pop(key, None)
+        if question is not None:
+            page.asking -= 1
+            self.analyses.cancel(question)
+        if training is not None and not training.run:
+            training.worker.kill()
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -135,29 +153,35 @@ class Studio:
         if ask == "hello":
             return reply({"answer": self._about()})
         if ask in ("train", "resume"):
-            return self._start(asked, reply)
-        if ask not in QUERIES + ANALYSES:
+            return self._start(page, asked, reply)
+        if ask not in QUERIES + TABLE_QUESTIONS + ANALYSES:
             return reply({"error": f"nobody knows how to answer {ask!r}"})
+        if ask in CHANGES and self.read_only:
+            return reply({"error": "this studio only shows (--read-only): nothing is changed here"})
+        if ask == "delete" and any(t.run == asked.get("run") for t in self.trainings.running()):
+            return reply({"error": "this run is being trained; stop it first"})
         question = {**asked, "page": page.name}
 
         def on_message(header: Header, whole: bytes) -> None:
             self._pass_on(page, header, whole)
 
         page.asking += 1
-        if ask == "data" and str(asked.get("dataset")).startswith(UPLOADED):
+        if ask in ("data", "columns") and str(asked.get("dataset")).startswith(UPLOADED):
             task = asyncio.create_task(self._read_for(page, question))
             self._readers[task] = page
             task.add_done_callback(self._readers.pop)
         elif ask in QUERIES:
-            self._queries_of(page).ask(question, on_message)
+            self._queue_of(page, "queries").ask(question, on_message)
+        elif ask in TABLE_QUESTIONS:
+            self._queue_of(page, "tables").ask(question, on_message)
         else:
             self._analysing[page.name, number] = self.analyses.ask(question, on_message)
         return None
 
-    def _queries_of(self, page: Page) -> RequestQueue:
-        if page.name not in self.queries:
-            self.queries[page.name] = self._queue("queries")
-        return self.queries[page.name]
+    def _queue_of(self, page: Page, role: str) -> RequestQueue:
+        if (page.name, role) not in self.queues:
+            self.queues[page.name, role] = self._queue(role)
+        return self.queues[page.name, role]
 
     def _pass_on(self, page: Page, header: Header, whole: bytes) -> None:
         number = header.get("id")
@@ -175,8 +199,9 @@ class Studio:
             "trainings": self.trainings.summaries(),
         }
 
-    def _start(self, asked: Header, reply: Reply) -> None:
-        """Starts or resumes a training."""
+    def _start(self, page: Page, asked: Header, reply: Reply) -> None:
+        """Starts or resumes a training; the page hears of what is compared before it begins."""
+        number = int(asked.get("id", 0))
         if self.read_only:
             return reply({"error": "this studio only shows (--read-only): nothing is trained here"})
         wanted = {k: asked.get(k) for k in ("dataset", "chosen", "preset", "pace", "paused", "replica")}
@@ -189,18 +214,27 @@ class Studio:
         stop = asked.get("stop") or []
         if not isinstance(stop, list) or not all(isinstance(run, str) for run in stop):
             return reply({"error": "stop is a list of runs; name those that are to be stopped"})
-        self.trainings.start(
-            wanted, lambda found: reply(found if "error" in found else {"answer": found}), stop
-        )
+
+        def answer(found: Mapping[str, Any]) -> None:
+            self._starting.pop((page.name, number), None)
+            reply(found if "error" in found else {"answer": found})
+
+        def tell(line: str) -> None:
+            told = {"event": "progress", "id": number, "line": line, "share": None}
+            page.send(f"progress/{number}", told)
+
+        training = self.trainings.start(wanted, answer, stop, tell)
+        if training is not None:
+            self._starting[page.name, number] = training
         return None
 
     async def _read_for(self, page: Page, question: Header) -> None:
         self._pass_on(page, *await self.read(question))
 
-    async def read(self, question: Header) -> tuple[Header, bytes]:
+    async def read(self, question: Header, role: str = "read") -> tuple[Header, bytes]:
         """The answer to a question about a file, by a worker of its own: reading may take long."""
         async with self._reading:
-            queue = self._queue("read")
+            queue = self._queue(role)
             try:
                 return await self.ask(queue, question)
             finally:

@@ -30,8 +30,14 @@ class LiveTraining:
 
     worker: Worker
 
-    def __init__(self, run: str, answer: Callable[[Header], None]) -> None:
+    def __init__(
+        self,
+        run: str,
+        answer: Callable[[Header], None],
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.run = run
+        self.tell = tell  # the page that started it, of settings that are compared
         self.state: Header = {"status": "starting", "update": 0}
         self.replaces: tuple[str, ...] = ()  # runs that are stopped once this one exists
         self.about: Header = {}
@@ -110,19 +116,25 @@ class Trainings:
         ]
 
     def start(
-        self, asked: Header, answer: Callable[[Header], None], replaces: Sequence[str] = ()
-    ) -> None:
+        self,
+        asked: Header,
+        answer: Callable[[Header], None],
+        replaces: Sequence[str] = (),
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> LiveTraining | None:
         """Starts or resumes a training; the answer comes when the run exists, or is refused.
 
         The runs that it `replaces` are stopped when it exists; if it is refused they go on.
         """
         if len([t for t in self.running() if t.run not in replaces]) >= self.max_running:
             most = f"{self.max_running} trainings run already"
-            return answer({"error": f"{most}; stop one, or wait for it"})
+            answer({"error": f"{most}; stop one, or wait for it"})
+            return None
         run = str(asked.get("resume") or "")
         if run and any(t.run == run for t in self.running()):
-            return answer({"error": f"{run} is being trained already"})
-        training = LiveTraining(run, answer)
+            answer({"error": f"{run} is being trained already"})
+            return None
+        training = LiveTraining(run, answer, tell)
         training.replaces = tuple(replaces)
         training.worker = self.fork_server.fork(
             partial(self._on_message, training), partial(self._on_exit, training)
@@ -132,7 +144,7 @@ class Trainings:
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             self.all.remove(old)
         self.all.append(training)
-        return None
+        return training
 
     def steer(self, asked: Header) -> None:
         training = self.newest(str(asked.get("run")))
@@ -190,6 +202,8 @@ class Trainings:
                 if len(training.records) < MAX_RECORDS:
                     training.records.append(header["record"])
                 training.send_state()
+            case "search":
+                training.tell(str(header.get("line")))
             case "created":
                 training.run, training.records = str(header["run"]), header.pop("records")
                 training.about = header

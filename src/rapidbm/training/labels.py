@@ -48,7 +48,7 @@ class LabelUnit:
         label, (e, b, q, h)."""
         (hidden,) = machine.layers.hidden
         blank = trusted.with_visible(machine, rows.to(machine.dtype))
-        blank[..., self.place.where] = 0.0
+        blank[..., self.place.where].zero_()  # an assigned number would be copied from the CPU
         alone = self.alone(machine)
         of_label = machine.couplings.field(alone, hidden)  # (e, q, h)
         return blank, trusted.field(machine, blank, hidden)[:, :, None] + of_label[:, None]

@@ -229,7 +229,7 @@ class Categorical(Unit):
         return self.per_unit(torch.special.entr(mean.double()))
 
     def smoothed_mean(self, total: Tensor, rows: int | Tensor) -> Tensor:
-        q = torch.tensor(self.each(total.shape[-1]), device=total.device)
+        q = _states(self.each(total.shape[-1]), total.device)
         return (total + 1.0) / (rows + self.on_columns(q, total.shape[-1]))
 
     def gauge(self, values: Tensor) -> Tensor:
@@ -237,8 +237,14 @@ class Categorical(Unit):
         if isinstance(self.q, int):
             means = self.padded(values, 0.0).mean(-1, keepdim=True)
             return means.expand(*means.shape[:-1], self.q).flatten(-2)
-        q = torch.tensor(self.q, device=values.device)
+        q = _states(self.q, values.device)
         return self.on_columns(self.per_unit(values) / q, columns)
+
+
+@lru_cache(64)
+def _states(each: tuple[int, ...], device: torch.device) -> Tensor:
+    """q of every unit, made once: a graph on a GPU copies nothing from the CPU."""
+    return torch.tensor(each, device=device)
 
 
 @lru_cache(64)

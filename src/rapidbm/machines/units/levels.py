@@ -5,6 +5,7 @@ p(x) ∝ exp β (f x − u(x))        over the listed x                         
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -12,6 +13,12 @@ from torch import Tensor
 
 from ...accel import elementwise
 from .unit import Beta, Unit, refuse
+
+
+@lru_cache(64)
+def _constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Made once: a graph on a GPU copies nothing from the CPU."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 class Levels(Unit):
@@ -44,12 +51,10 @@ class Levels(Unit):
         return any(self.energies)
 
     def _values(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.values, dtype=like.dtype, device=like.device)
+        return _constant(self.values, like.dtype, like.device)
 
     def _energies(self, like: Tensor) -> Tensor:
-        return torch.tensor(
-            self.energies or (0.0,) * len(self.values), dtype=like.dtype, device=like.device
-        )
+        return _constant(self.energies or (0.0,) * len(self.values), like.dtype, like.device)
 
     def encode(self, values: Tensor, *, what: str) -> Tensor:
         wrong = (values[..., None].double() != self._values(values.double())).all(-1)

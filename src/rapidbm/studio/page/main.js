@@ -1,4 +1,4 @@
-// The page: a socket, four views of which one is open, and a tour.
+// The page: a socket, five views of which one is open, and a tour.
 
 import { Link } from "./parts/link.js";
 import { put } from "./parts/dom.js";
@@ -10,6 +10,7 @@ import { Tour } from "./views/tour.js";
 const VIEWS = {
   dream: () => import("./views/dream.js"),
   play: () => import("./views/play.js"),
+  table: () => import("./views/table.js"),
   look: () => import("./views/look.js"),
   compare: () => import("./views/compare.js"),
 };

@@ -24,7 +24,7 @@ from .pipe import Pipe, PipeClosed
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
     warnings.simplefilter("ignore")  # what a person should know is told by events
-    from . import analyses, dreaming, queries, training  # noqa: F401
+    from . import analyses, dreaming, queries, tables, training  # noqa: F401
 
     gc.collect()
     gc.freeze()  # what is shared with the workers stays shared
@@ -63,7 +63,7 @@ def report_exits(server: socket.socket) -> None:
 
 def run_worker(link: int, output: int) -> None:
     """The life of a worker."""
-    from . import analyses, dreaming, queries, training
+    from . import analyses, dreaming, queries, tables, training
 
     roles = {
         "train": training.work,
@@ -71,6 +71,7 @@ def run_worker(link: int, output: int) -> None:
         "queries": queries.work,
         "read": queries.read,
         "analyses": analyses.work,
+        "tables": tables.work,
     }
     code = 1
     try:

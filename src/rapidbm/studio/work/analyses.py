@@ -36,6 +36,7 @@ from ...runs.report.page import write_report
 from .landscape import landscape
 from .machines import Subject, check_spins, run_folder, subject
 from .pipe import Pipe
+from .plain import learned, plain_verdict
 from .queries import Answer, answer
 
 CHAINS, SWEEPS = 48, 200  # of Gibbs sampling from random starts
@@ -80,7 +81,7 @@ class Analyses:
             name: lambda asked, name=name, view=view: self.once(name, view, asked)  # type: ignore[misc]
             for name, view in views.items()
         }
-        self.answers |= {"along": self.along, "report": self.report}
+        self.answers |= {"along": self.along, "report": self.report, "learned": self.learned}
 
     def once(self, name: str, view: Callable[[Subject], Answer], asked: dict[str, Any]) -> Answer:
         """The view, measured if it was not."""
@@ -108,6 +109,10 @@ class Analyses:
             records = likelihood_curve(run, track=track, replica=replica)
         measured = measured_parts(records[0])
         return {"records": records, "parts": list(measured), "keys": list(measured.values())}, {}
+
+    def learned(self, asked: dict[str, Any]) -> Answer:
+        """What the machine has learned, in a sentence."""
+        return learned(subject(self.folder, asked)), {}
 
     def report(self, asked: dict[str, Any]) -> Answer:
         """A run as one page that holds everything."""
@@ -261,4 +266,5 @@ def verdict_of(found: Subject) -> Answer:
     ]
     if glass.stability is not None:
         rows.append(["overlap that a pattern keeps", _pair(glass.stability)])
-    return {"verdict": glass.verdict[0], "rows": rows, "starts": STARTS}, {}
+    told = glass.verdict[0]
+    return {"verdict": told, "plain": plain_verdict(told), "rows": rows, "starts": STARTS}, {}

@@ -127,6 +127,7 @@ class Dream:
                 else machine.patterns.shape[1],
                 "replicas": found.trained.replicas,
                 "data": data is not None,
+                "table": found.trained.schema is not None,
                 "labels": [] if labels is None else labels.tolist()[:100],
                 "label_units": 0 if data is None else data.label_units,
             },

@@ -43,8 +43,9 @@ def _arguments() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/.-])({'|'.join(names)})=([\w.'\"]+)?")
 
 
-def title_of(run: RunSummary) -> str:
-    """The run's own name, or what it trained and when, if its name was made of a time."""
+def title_of(run: RunSummary, *, brief: bool = False) -> str:
+    """The run's own name, or what it trained and when, if its name was made of a time; `brief` leaves the
+    machine out."""
     found = STAMPED.search(run.name)
     if found is None or not run.machine:
         return run.name
@@ -54,5 +55,6 @@ def title_of(run: RunSummary) -> str:
         return run.name
     negative = NEGATIVES.get(run.name[: found.start()].rpartition("-")[2], "")
     kind, _, sizes = run.machine.partition(" ")
-    words = [run.data, f"{kind.upper()} {sizes}", negative, f"{began.day} {began:%b %H:%M:%S}"]
+    how = [] if brief else [f"{kind.upper()} {sizes}", negative]
+    words = [run.data, *how, f"{began.day} {began:%b %H:%M:%S}"]
     return ", ".join(filter(None, words)) + (f" ({found[2][1:]})" if found[2] else "")

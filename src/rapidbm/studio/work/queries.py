@@ -28,15 +28,20 @@ from ...runs.recipe import Recipe
 from ..messages import QUERIES
 from ..uploads import UPLOADED, UPLOADS
 from .arrays import Arrays, spins
+from .file_columns import columns_of, left_out
+from .labels import delete_run, label_of, set_label
 from .machines import embedded, run_folder, subject, without_places
 from .page_words import title_of
 from .pipe import Pipe
+from .recipe_words import command_of, python_of
 from .recipes import UNPACKED, check_fits, data_named, recipe_of, refused_by, uploaded
 
 Answer = tuple[dict[str, Any], Arrays]
 THUMBS = 12  # images of a data set
 POINTS = 80  # of a curve among small multiples
 OFFERED = ("bars4", "bas6", "bas12", "digits", "digits-labelled", "mnist")
+NO_MEMORY = "can't allocate memory"
+TOO_MUCH = "this takes more memory than there is; do it by the command, or take fewer rows or columns"
 SEVERAL = 300  # runs that are listed
 
 
@@ -49,8 +54,9 @@ def work(pipe: Pipe, first: dict[str, Any]) -> None:
 
 
 def read(pipe: Pipe, first: dict[str, Any]) -> None:
-    """The same for one file that was dropped: no more memory than files of the allowed size take."""
-    limit_memory(4 * UNPACKED)
+    """The same for one file that was dropped: no more memory than files of the allowed size take, as the
+    columns of their units."""
+    limit_memory(16 * UNPACKED)
     work(pipe, first)
 
 
@@ -65,9 +71,10 @@ def answer(
             raise InputError(f"nobody knows how to answer {asked.get('ask')!r}")
         told, arrays = known(asked)
     except MemoryError:
-        pipe.send({**head, "error": "this takes more memory than there is; do it by the command"})
+        pipe.send({**head, "error": TOO_MUCH})
     except (InputError, OSError, RuntimeError, KeyError) as error:
-        pipe.send({**head, "error": without_places(error, folder)[:1500]})
+        full = isinstance(error, RuntimeError) and NO_MEMORY in str(error)  # as torch says it
+        pipe.send({**head, "error": TOO_MUCH if full else without_places(error, folder)[:1500]})
     else:
         pipe.send({**head, "answer": told}, arrays)
 
@@ -82,13 +89,14 @@ class Queries:
         }
 
     def machines(self, asked: dict[str, Any]) -> Answer:
-        """What can be dreamt of and looked at."""
+        """What can be dreamt of and looked at; with `tables` the runs of tables alone."""
+        tables = asked.get("tables") is True
         runs = [
-            {"name": run.name, "title": title_of(run), "text": f"{run.machine}, {run.data}"}
+            {"name": run.name, "title": called(run, brief=tables), "text": f"{run.machine}, {run.data}"}
             for run in self._listed()
-            if not run.reason
+            if not run.reason and (not tables or is_table(run))
         ]
-        return {"embedded": embedded(), "runs": runs}, {}
+        return {"embedded": [] if tables else embedded(), "runs": runs}, {}
 
     def _listed(self) -> list[RunSummary]:
         if not self.folder.is_dir():
@@ -103,10 +111,21 @@ class Queries:
             del told["folder"]
             told["reason"] = without_places(run.reason, self.folder) if run.reason else ""
             told["low"] = run.low
-            told["title"] = title_of(run)
+            told["title"] = called(run)
+            told["note"] = label_of(run.folder)["note"]
+            told["table"] = not run.reason and is_table(run)
             told["curve"] = [] if run.reason or not run.measure else self._curve(run)
             found.append(told)
         return {"runs": found}, {}
+
+    def label(self, asked: dict[str, Any]) -> Answer:
+        """Gives a run a title and a note."""
+        return set_label(self.folder, asked), {}
+
+    def delete(self, asked: dict[str, Any]) -> Answer:
+        """Deletes a run."""
+        delete_run(self.folder, str(asked.get("run")))
+        return {}, {}
 
     def _curve(self, run: RunSummary) -> list[list[float | None]]:
         """Epoch, mean over replicas, the lowest and the highest."""
@@ -151,16 +170,24 @@ class Queries:
         }, {}
 
     def data(self, asked: dict[str, Any]) -> Answer:
-        """Some rows of a data set, and how many there are."""
+        """Some rows of a data set, and how many there are; of a table as its columns are named."""
         name = str(asked.get("dataset"))
-        return _described(name, _loaded(data_named(self.folder, name)))
+        kinds = asked.get("columns") or None
+        if not (kinds is None or isinstance(kinds, str)):
+            raise InputError(f"kinds of columns are a text, not {kinds!r}")
+        return _described(name, _loaded(data_named(self.folder, name), kinds))
+
+    def columns(self, asked: dict[str, Any]) -> Answer:
+        """What each column of a file is recognised as, and may be named; nothing of what is no table."""
+        path = Path(data_named(self.folder, str(asked.get("dataset"))))
+        return {"columns": columns_of(path, asked.get("columns"))}, {}
 
     def upload(self, asked: dict[str, Any]) -> Answer:
         """What a file that was dropped holds; one that cannot be read does not stay."""
         name = str(asked.get("file"))
         try:
             path = uploaded(self.folder, name)
-            data = load(path)
+            data = load(path, columns=left_out(path))
         except BaseException:
             inside(self.folder, UPLOADS, name).unlink(missing_ok=True)
             raise
@@ -178,10 +205,19 @@ class Queries:
             "refused": refused_by(recipe),
         }, {}
 
+    def words(self, asked: dict[str, Any]) -> Answer:
+        """The choices of a page as a command, and as a program."""
+        recipe, preset = recipe_of(self.folder, asked)
+        chosen = set(asked.get("chosen") or {})
+        return {
+            "command": command_of(recipe, preset, chosen, self.folder),
+            "python": python_of(recipe, preset, chosen, self.folder),
+        }, {}
+
     def check(self, asked: dict[str, Any]) -> Answer:
         """Whether a training of these choices can begin; what does not fit is told in words."""
-        recipe, _ = recipe_of(self.folder, asked)
-        check_fits(recipe)
+        recipe, preset = recipe_of(self.folder, asked)
+        check_fits(recipe, preset)
         return {"fits": True}, {}
 
     # -- phases -----------------------------------------------------------------------------------
@@ -206,6 +242,16 @@ class Queries:
         }, {}
 
 
+def called(run: RunSummary, *, brief: bool = False) -> str:
+    """The title that somebody gave the run, else one that can be read."""
+    return label_of(run.folder)["title"] or title_of(run, brief=brief)
+
+
+def is_table(run: RunSummary) -> bool:
+    """Whether it was trained on a table of named columns."""
+    return RunFolder(run.folder).info["data"].get("schema") is not None
+
+
 @lru_cache(64)
 def _lines(theory: str, aspect: float, load: float) -> dict[str, float | None]:
     found = boundaries(theory, aspect, torch.tensor([min(max(load, 1e-3), 10.0)]))
@@ -214,8 +260,8 @@ def _lines(theory: str, aspect: float, load: float) -> dict[str, float | None]:
 
 
 @lru_cache(4)
-def _loaded(name: str) -> Dataset:
-    return load(name)
+def _loaded(name: str, kinds: str | None) -> Dataset:
+    return load(name) if kinds is None else load(name, columns=kinds)
 
 
 def _described(name: str, data: Dataset) -> Answer:
@@ -225,7 +271,10 @@ def _described(name: str, data: Dataset) -> Answer:
         "dataset": name,
         "shape": list(data.shape),
         "table": data.shape[0] == 1,
-        "columns": data.shape[1] if data.schema is None else len(data.schema.columns),
+        "named": data.schema is not None,
+        "columns": data.shape[1]
+        if data.schema is None
+        else sum(column.returned for column in data.schema.columns),
         "train": len(data.train),
         "test": len(data.test),
         "labels": 0 if labels is None else len(torch.unique(labels)),

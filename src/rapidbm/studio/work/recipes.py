@@ -23,11 +23,13 @@ from ...runs.metrics import METRICS
 from ...runs.monitor import suited
 from ...runs.presets import preset_for
 from ...runs.recipe import Recipe
+from ...runs.timing import seconds_of
 from ...schema import Either, Flag, Maybe, Names, Real, Several, Text, Whole
 from ...training.projections import PROJECTIONS
 from ..uploads import UPLOADED, UPLOADS
 
 UNPACKED = 2**28  # bytes of all arrays of such a file
+LONGEST = 86_400.0  # seconds that one may ask for
 LARGEST = 2**27  # parameters of all replicas
 INSTEAD = {"negative": "pcd", "projection": "none", "scouts": None}  # where couplings are dense
 WORD = Text(40)
@@ -59,6 +61,9 @@ CHOSEN = Names(
         "epochs": Whole(1, 1_000_000),
         "metrics": Several(WORD, most=4),
         "valid": Maybe(NUMBER),
+        "budget": Maybe(WORD),
+        "columns": Maybe(Text(50_000)),
+        "reals": Maybe(WORD),
         "seed": Whole(0, 2**32),
     },
 )
@@ -69,14 +74,19 @@ def recipe_of(folder: Path, asked: Mapping[str, Any]) -> tuple[Recipe, str]:
     chosen = CHOSEN.checked(dict(asked.get("chosen") or {}), "the choices:", "change that one")
     dataset = data_named(folder, asked.get("dataset"))
     preset = asked.get("preset") or preset_for(dataset, chosen)
-    if preset == "auto":
-        raise InputError("settings by trials are for the command, rapidbm train; choose them here")
+    if preset == "auto" and not chosen.get("budget"):
+        raise InputError("settings that are found by short trainings need a time; choose one")
+    if chosen.get("budget") and seconds_of(chosen["budget"]) > LONGEST:
+        raise InputError("a training of the studio takes a day at most; train longer by the command")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
     for name in ("rate", "weight_decay"):
         if name in values and not isinstance(values[name], tuple):
             values[name] = (float(values[name]),)
     recipe = Recipe.made(dataset, values, preset)
-    if recipe.patterns is None:  # what a preset for patterns fills in, and dense couplings cannot have
+    # Trials choose between dense couplings and patterns, and what goes with them.
+    if (
+        recipe.patterns is None and preset != "auto"
+    ):  # what a preset for patterns fills in, and dense couplings cannot have
         instead = {
             name: value
             for name, value in INSTEAD.items()
@@ -96,11 +106,13 @@ def refused_by(recipe: Recipe) -> dict[str, list[Any]]:
     return {"negative": ["pid"], "projection": projections, "scouts": scouts}
 
 
-def check_fits(recipe: Recipe) -> None:
+def check_fits(recipe: Recipe, preset: str = "") -> None:
     """Refuses, in words, what a training of this recipe would refuse, without starting one."""
     if recipe.dataset.startswith("mnist") and not mnist_is_here():
         return  # a training downloads it; the settings alone were checked
     data = recipe.data(None)
+    if preset == "auto":
+        return  # the machine is not chosen yet
     recipe = suited(recipe, data)
     ready = recipe.trainer(data, torch.device("cpu"), current_ranks())
     for name in recipe.metrics:

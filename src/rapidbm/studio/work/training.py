@@ -22,6 +22,7 @@ from ...disk import make_folder
 from ...errors import InputError
 from ...machines.machine import Machine
 from ...random import stream
+from ...runs.auto_settings import find_settings
 from ...runs.listing import machine_words
 from ...runs.metrics import reconstruct
 from ...runs.run import Run, Step
@@ -43,20 +44,35 @@ TILES, PATTERNS, FILLED, EACH = 36, 64, 8, 100  # images of each kind in a frame
 def work(pipe: Pipe, first: dict[str, Any]) -> None:
     """Trains the run that the first message describes, or goes on with one, until it ends."""
     try:
-        run = _resumed(first) if first.get("resume") else _begun(first)
+        run = _resumed(first) if first.get("resume") else _begun(pipe, first)
     except (InputError, OSError, MemoryError, RuntimeError) as error:
         reason = without_places(error, Path(first["folder"]))
         return pipe.send({"event": "ended", "status": "refused", "reason": reason})
     return TrainingControl(pipe, run, first).drive()
 
 
-def _begun(first: Mapping[str, Any]) -> SteeredRun:
+def _begun(pipe: Pipe, first: Mapping[str, Any]) -> SteeredRun:
+    """A new run; with the preset auto after short trainings that compare settings, told to the page."""
     folder = Path(first["folder"])
     recipe, preset = recipe_of(folder, first)
+    found: list[str] = []
+    start = None
+    if preset == "auto":
+
+        def hear(line: str) -> None:
+            found.append(line)
+            pipe.send({"event": "search", "line": line})
+
+        budget = recipe.budget
+        settings = find_settings(recipe, set(first.get("chosen") or {}), tell=hear)
+        recipe, start = settings.recipe, settings.start
     make_folder(folder)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     name = first.get("name") or f"{Path(recipe.dataset).stem}-{recipe.negative}-{stamp}"
-    return SteeredRun.of(Run.create(folder / name, recipe, preset, renamed=True))
+    run = Run.create(folder / name, recipe, preset, renamed=True, start=start)
+    if preset == "auto":
+        run.note("auto", {"budget": budget, "found": found})
+    return SteeredRun.of(run)
 
 
 def _resumed(first: Mapping[str, Any]) -> SteeredRun:

@@ -2,7 +2,7 @@
 
 import { read } from "./messages.js";
 
-const CHANGES = new Set(["train", "resume"]);
+const CHANGES = new Set(["train", "resume", "delete"]);
 const PATIENT = [300, 600, 1200, 2500, 5000]; // milliseconds between two attempts
 
 export class Link extends EventTarget {

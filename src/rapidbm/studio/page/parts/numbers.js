@@ -20,6 +20,21 @@ export function withError([value, error]) {
   return minus(`${value.toFixed(digits)} ± ${error.toFixed(digits)}`);
 }
 
+/** A share in percent: "42 %", "0.4 %". */
+export function share(x) {
+  const percent = 100 * x;
+  if (percent <= 0) return "0 %";
+  if (percent < 0.1) return "< 0.1 %";
+  return `${percent < 10 ? Number(percent.toFixed(1)) : Math.round(percent)} %`;
+}
+
+/** A cell of a table: words as they are, numbers in five digits at most behind the point's place. */
+export function cell(x) {
+  if (x === null || x === undefined) return "";
+  if (typeof x !== "number" || Number.isInteger(x)) return String(x);
+  return minus(String(Number(x.toPrecision(5))));
+}
+
 export const count = (n, thing) => `${n.toLocaleString("en")} ${thing}${n === 1 ? "" : "s"}`;
 
 export function duration(seconds) {

@@ -8,9 +8,13 @@ const NEGATIVES = { pid: "PID", cd: "CD", pcd: "PCD", exact: "exact", pt: "tempe
 /** Those that have not ended. */
 export const running = (trainings) => trainings.filter(({ status }) => !OVER.has(status));
 
-/** What a training is called on the page. */
+const STAMPED = /-\d{8}-\d{6}(-\d+)?$/; // what is put behind a name that nobody chose
+
+/** What a training is called on the page: its own name, or what it trains where nobody named it. */
 export const titled = ({ run, data, machine, negative }) =>
-  data ? [data, machine, NEGATIVES[negative] ?? negative].filter(Boolean).join(", ") : run;
+  data && STAMPED.test(run)
+    ? [data, machine, NEGATIVES[negative] ?? negative].filter(Boolean).join(", ")
+    : run;
 
 /** How far it is: "paused, 40 %". */
 export function standing({ status, update, updates }) {

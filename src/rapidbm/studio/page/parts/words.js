@@ -104,4 +104,20 @@ export const WORDS = {
     "Test images: the original, what the machine is given (blue is unknown), and what one pass makes of it.",
   ],
   each: ["Each replica", "One chain of every replica."],
+  marginals: [
+    "Columns",
+    "How often each value comes in rows that the machine draws. Hold a value, and the bars show how often the others come together with it; a small mark shows where each bar is if nothing is held.",
+  ],
+  drawn: [
+    "Rows that it draws",
+    "Invented rows, as probable as the machine thinks them. They meet what is held above, and none of them is a row of your file but by chance.",
+  ],
+  score: [
+    "Score of a row",
+    "log p, the logarithm of the row's probability: the higher, the more usual the row. The same of each cell given the others tells which of them does not fit.",
+  ],
+  gaps: [
+    "Gaps and unusual rows",
+    "Empty cells are filled with what goes with the others of their row; known cells stay. Rows are scored by log p, and the least probable come first.",
+  ],
 };

@@ -5,9 +5,9 @@ import { short } from "../parts/numbers.js";
 import { tip } from "../parts/tips.js";
 
 const NEGATIVES = {
-  pid: "PID: the patterns",
-  cd: "CD: chains from the data",
-  pcd: "PCD: chains that live on",
+  pid: "PID, pattern-induced: the patterns",
+  cd: "CD, contrastive divergence: chains from the data",
+  pcd: "PCD, persistent CD: chains that live on",
   exact: "exact: all states",
   pt: "tempering",
 };
@@ -16,6 +16,14 @@ const TAKES = { pid: ["sweeps"], cd: ["sweeps"], pcd: ["sweeps", "particles"], p
 const watched = ({ model }) => (model === "rbm" ? "log_likelihood" : "log_bound");
 const WAIT = 120; // milliseconds without a change before the library is asked
 
+/** How long a training may take whose settings are found for one. */
+const BUDGETS = [
+  ["30s", "30 seconds, to try it"],
+  ["1m", "1 minute"],
+  ["5m", "5 minutes, for good"],
+  ["20m", "20 minutes"],
+  ["1h", "1 hour"],
+];
 const OPTIONS = ["sweeps", "particles", "rungs"];
 
 export class Choices {
@@ -23,6 +31,8 @@ export class Choices {
   chosen = {}; // by hand; kept when the data change
   recipe = null;
   wrong = "";
+  budget = "1m";
+  simple = false; // settings are found by short trainings; else all of them can be chosen
   refused = {}; // values of choices that do not go with the couplings
   #timer = 0;
   #turn = 0;
@@ -32,6 +42,33 @@ export class Choices {
     this.error = h("p", { class: "note bad small", role: "alert", hidden: true });
     this.head = h("h3", {}, "Machine");
     this.form = h("div", {});
+    this.mode = choice(
+      "Settings",
+      [
+        ["simple", "Simple"],
+        ["all", "All settings"],
+      ],
+      "all",
+      (mode) => {
+        this.decided = true;
+        this.#simplify(mode === "simple");
+        this.#ask();
+      },
+    );
+    this.time = select(BUDGETS, this.budget, (budget) => {
+      this.budget = budget;
+      this.#ask();
+    });
+    this.easy = h(
+      "div",
+      { hidden: true },
+      field("Time to train", this.time),
+      h(
+        "p",
+        { class: "small soft" },
+        "About a third of the time goes into short trainings that find good settings; the rest trains the best of them.",
+      ),
+    );
     this.box = h(
       "div",
       { class: `card choices side-${side}` },
@@ -47,9 +84,22 @@ export class Choices {
           "Usual settings",
         )),
       ),
+      this.mode,
       this.form,
+      this.easy,
       this.error,
     );
+  }
+
+  #simplify(simple) {
+    this.simple = simple;
+    this.mode.choose(simple ? "simple" : "all");
+    this.form.hidden = simple;
+    this.easy.hidden = !simple;
+  }
+
+  get preset() {
+    return this.simple ? "auto" : undefined;
   }
 
   alone(alone) {
@@ -60,12 +110,17 @@ export class Choices {
   /** Other data, with what was chosen as it is; or other choices. */
   begin(dataset, usual, chosen = this.chosen) {
     Object.assign(this, { dataset, usual, chosen: { ...chosen } });
+    if (Object.keys(chosen).length) this.#simplify(false);
+    else if (!this.decided) this.#simplify(dataset.startsWith("upload:"));
     this.#ask();
   }
 
   /** What is asked for: what is usual for the data, unless it belongs to something that was chosen otherwise. */
   get asked() {
+    const { columns } = this.usual;
+    if (this.simple) return { budget: this.budget, ...(columns && { columns }) };
     const usual = { ...this.usual };
+    if (!columns) delete usual.columns;
     if ("negative" in this.chosen) for (const option of OPTIONS) delete usual[option];
     if (this.chosen.patterns === null) delete usual.scale;
     if ("model" in this.chosen) delete usual.hidden;
@@ -110,12 +165,12 @@ export class Choices {
       });
       if (mine !== this.#turn) return undefined; // something else was chosen meanwhile
       Object.assign(this, { recipe: told.recipe, rate: told.rate, refused: told.refused, wrong: "" });
-      this.#show();
+      if (!this.simple) this.#show();
     } catch (error) {
       if (mine !== this.#turn) return undefined;
       this.wrong = error.message;
     }
-    this.again.hidden = !Object.keys(this.chosen).length;
+    this.again.hidden = this.simple || !Object.keys(this.chosen).length;
     this.error.textContent = this.wrong;
     this.error.hidden = !this.wrong;
     this.changed();
@@ -180,9 +235,9 @@ export class Choices {
       model: choice(
         "Kind",
         [
-          ["rbm", "RBM"],
-          ["dbm", "DBM"],
-          ["bm", "BM"],
+          ["rbm", "restricted, RBM"],
+          ["dbm", "deep, DBM"],
+          ["bm", "full, BM"],
         ],
         "rbm",
         (model) => this.#set("model", model),
@@ -190,7 +245,7 @@ export class Choices {
       couplings: choice(
         "Couplings",
         [
-          ["patterns", "RA"],
+          ["patterns", "patterns, RA"],
           ["dense", "dense"],
         ],
         "patterns",

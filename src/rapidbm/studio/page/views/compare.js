@@ -1,9 +1,11 @@
 // Compare: the runs of the folder as a table and as small multiples, and any of them in one frame.
 
-import { h, put } from "../parts/dom.js";
+import { field, h, put } from "../parts/dom.js";
 import { minus, short, size } from "../parts/numbers.js";
+import { askLabel, askToDelete } from "../parts/runs.js";
 import { complain } from "../parts/remarks.js";
 import { saveMenu } from "../parts/save.js";
+import { snapshotButton } from "../parts/snapshot.js";
 import { running } from "../parts/trainings.js";
 import { Curves } from "../draw/curves.js";
 import { Spark } from "../draw/spark.js";
@@ -21,6 +23,7 @@ const COLUMNS = [
   ["changed", "Changed"],
 ];
 const SIDES = ["a", "b", "c", "d"];
+const FRESH = 6000; // milliseconds after which the folder is read again while something trains
 const SHOWN = 8; // curves of one frame
 
 export function open(stage, studio, given) {
@@ -47,6 +50,13 @@ class Compare {
     );
     this.multiples = h("div", { class: "multiples" });
     this.text = h("p", { class: "lead" });
+    this.filter = h("input", {
+      type: "search",
+      id: "filter-runs",
+      placeholder: "name, data, machine, status, note",
+      oninput: () => this.#show(),
+    });
+    this.matching = h("p", { class: "small soft", role: "status" });
     stage.append(
       h(
         "div",
@@ -56,6 +66,7 @@ class Compare {
           "div",
           { class: "row" },
           h("button", { type: "button", onclick: () => this.load().catch(complain) }, "Read again"),
+          snapshotButton(() => "Runs compared"),
           saveMenu(
             "runs",
             () => [...this.frames.values()][0]?.svg ?? this.multiples.querySelector("svg"),
@@ -64,6 +75,8 @@ class Compare {
         ),
       ),
       this.text,
+      field("Show runs with", this.filter),
+      this.matching,
       this.framed,
       h(
         "div",
@@ -87,6 +100,8 @@ class Compare {
     const states = JSON.stringify(trainings.map(({ run, status }) => [run, status]));
     if (states !== this.states) this.#soon();
     this.states = states;
+    const stale = running(trainings).length > 0 && performance.now() - this.read > FRESH;
+    if (stale && !this.table.contains(document.activeElement)) this.#soon(); // its newest measures and curves
     for (const { run, status, epoch, epochs, update, updates } of running(trainings)) {
       const shown = this.runs.find(({ name }) => name === run);
       const row = [...this.table.querySelectorAll("tr[data-run]")].find((tr) => tr.dataset.run === run);
@@ -107,6 +122,7 @@ class Compare {
   async load() {
     const { runs } = await this.link.ask("runs");
     this.runs = runs;
+    this.read = performance.now();
     this.text.textContent = runs.length
       ? "Runs of the same data and measure stand together, and only those are drawn in one frame. Click a heading to sort within each group; tick runs to draw their curves."
       : "There are no runs in this folder yet: train one on the page Play, or by the command.";
@@ -121,7 +137,10 @@ class Compare {
       h("th", { scope: "col" }, h("span", { class: "unseen" }, "What to do")),
     );
     const { by, down } = this.sort;
-    const ordered = [...this.runs].sort((p, q) => (down ? -1 : 1) * compared(key(p, by), key(q, by)));
+    const shown = this.runs.filter((run) => matches(run, this.filter.value));
+    this.matching.textContent =
+      shown.length < this.runs.length ? `${shown.length} of ${this.runs.length} runs` : "";
+    const ordered = shown.sort((p, q) => (down ? -1 : 1) * compared(key(p, by), key(q, by)));
     const groups = groupsOf(ordered);
     for (const body of this.table.querySelectorAll("tbody")) body.remove();
     this.table.append(
@@ -187,11 +206,27 @@ class Compare {
         },
         text,
       );
+    const act = (text, go) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          "aria-label": `${text} ${run.title}`,
+          onclick: () => go().catch(complain),
+        },
+        text,
+      );
     return h(
       "tr",
       { dataset: { run: run.name } },
       h("td", {}, tick),
-      h("th", { scope: "row", title: run.name }, run.title),
+      h(
+        "th",
+        { scope: "row", title: run.name },
+        run.title,
+        run.note && h("div", { class: "small soft note-of-run" }, run.note),
+      ),
       h(
         "td",
         {},
@@ -223,6 +258,7 @@ class Compare {
         { class: "acts" },
         open
           ? [
+              run.table && button("Table", "table"),
               button("Dream", "dream"),
               button("Look", "look"),
               button("Play", "play"),
@@ -235,10 +271,19 @@ class Compare {
                 },
                 "Page",
               ),
+              !this.studio.hello?.read_only && [
+                act("Name", () => askLabel(this.link, run).then((changed) => changed && this.load())),
+                act("Delete", () => askToDelete(this.link, run).then((gone) => gone && this.#gone(run))),
+              ],
             ]
           : h("span", { class: "small soft" }, run.reason),
       ),
     );
+  }
+
+  #gone(run) {
+    this.chosen.delete(run.name);
+    return this.load();
   }
 
   /** A frame for each data set and measure of the runs that are ticked; numbers in it stand for names below. */
@@ -322,6 +367,7 @@ class Compare {
     const columns = [
       "name",
       "title",
+      "note",
       "status",
       "data",
       "machine",
@@ -342,6 +388,17 @@ class Compare {
       ),
     };
   }
+}
+
+/** Whether a run has all of these words somewhere. */
+function matches(run, text) {
+  const said = [run.title, run.name, run.data, run.machine, run.status, run.note, run.measure]
+    .join("\n")
+    .toLowerCase();
+  return text
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => said.includes(word));
 }
 
 function key(run, name) {

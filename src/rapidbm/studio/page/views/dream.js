@@ -171,6 +171,12 @@ class Dream {
       { class: "card small", hidden: true },
       "This machine is for a table with categories or numbers. Each strip is a row that it drew: a category is lit where it was chosen, a number where it is above 0. Holding cells and the field are for machines whose units are all ±1, so they are not offered here.",
     );
+    this.asTable = h(
+      "p",
+      { class: "card small", hidden: true },
+      h("a", { href: `#/table?${new URLSearchParams({ machine: this.machine })}` }, "See it as a table"),
+      ": columns by name, values to hold, rows in the words of your file.",
+    );
     this.about = h("p", { class: "soft small" });
     this.gridHead = h("h2", {}, "Dream");
     this.stageBody = h("div", { class: "dream-stage" }, this.tiles.box, this.ladder.box);
@@ -229,6 +235,7 @@ class Dream {
           h("div", { class: "fields" }, force, sweeps),
           h("div", { class: "field" }, h("span", { class: "label" }, "Start chains from"), this.starts),
         ),
+        this.asTable,
         this.board.box,
         this.unlike,
       ),
@@ -254,6 +261,7 @@ class Dream {
     this.board.shape(told.shape, told.columns);
     this.board.box.hidden = this.controls.field.hidden = !told.spins;
     this.unlike.hidden = told.spins;
+    this.asTable.hidden = !told.table;
     this.about.textContent = `${told.words}${told.replicas > 1 ? `, one of ${told.replicas} replicas` : ""}`;
     this.tiles.columns = told.shape[0] === 1 ? 1 : 8;
     const start = (start) => {

@@ -5,6 +5,7 @@ import { count, duration, known, mean, short } from "../parts/numbers.js";
 import { complain } from "../parts/remarks.js";
 import { saveMenu } from "../parts/save.js";
 import { tip } from "../parts/tips.js";
+import { titled } from "../parts/trainings.js";
 import { fields, Tiles } from "../draw/tiles.js";
 
 const OVER = new Set(["finished", "interrupted", "failed", "killed"]);
@@ -23,7 +24,7 @@ export class Panel {
 
   constructor(studio, side, run, resume) {
     Object.assign(this, { studio, link: studio.link, side, run });
-    this.title = h("h3", {}, run);
+    this.title = h("h3", { title: run }, run);
     this.badge = h("span", { class: "badge" });
     this.line = h("p", { class: "small soft numbers", role: "status" });
     this.bar = h("progress", { max: 1, value: 0, "aria-label": `Progress of ${run}` });
@@ -56,6 +57,7 @@ export class Panel {
     });
     this.changes = h("p", { class: "small soft" });
     this.fit = h("p", { class: "small soft" });
+    this.learned = h("p", { class: "verdict", role: "status" });
     this.paceField = field("Pace", this.pace);
     this.replicaField = field("Replica shown", this.replica, { tip: tip("replicas") });
     this.hands = h("div", { class: "hands" }, this.rate, this.paceField, this.replicaField);
@@ -77,6 +79,7 @@ export class Panel {
       h("div", { class: "row" }, this.pause, this.step, this.stop, this.again),
       this.hands,
       this.changes,
+      this.learned,
       this.fit,
       this.ends,
       this.pictures,
@@ -124,6 +127,7 @@ export class Panel {
   #describe({ recipe, data, machine }) {
     this.data = data;
     this.recipe = recipe;
+    this.title.textContent = titled({ run: this.run, data: data.name, machine, negative: recipe.negative });
     this.about.textContent = `${data.name}: ${machine}, by ${recipe.negative}${recipe.replicas > 1 ? `, ${count(recipe.replicas, "replica")}` : ""}`;
     this.replicaField.hidden = recipe.replicas < 2;
     put(
@@ -134,7 +138,7 @@ export class Panel {
 
   #show() {
     const { status, update, updates, base, changes = [], pace, fit } = this.state;
-    if (updates && this.recipe) this.perEpoch = updates / this.recipe.epochs;
+    if (updates && this.recipe) this.perEpoch = Math.ceil(this.data.train / this.recipe.batch_size);
     const over = OVER.has(status);
     this.badge.textContent = status;
     this.badge.dataset.status = status;
@@ -161,7 +165,7 @@ export class Panel {
       updates &&
         `update ${update.toLocaleString("en")} of ${updates.toLocaleString("en")}, epoch ${epoch}`,
       moves && `${short(speed, 2)} a second${left}`,
-      rate && `rate now ${short(rate, 2)}`,
+      rate && !over && `rate now ${short(rate, 2)}`,
       diverged?.length && `${count(diverged.length, "replica")} diverged and frozen`,
       reason,
     ];
@@ -183,8 +187,19 @@ export class Panel {
   #next(over) {
     this.ends.hidden = !over;
     if (!over || this.ends.childElementCount) return;
+    if (this.state.status === "finished") this.#learn();
     put(
       this.ends,
+      this.data?.schema &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "main",
+            onclick: () => this.studio.go("table", { machine: this.run }),
+          },
+          "See it as a table",
+        ),
       h(
         "button",
         { type: "button", onclick: () => this.studio.go("dream", { machine: this.run }) },
@@ -201,6 +216,17 @@ export class Panel {
         "Save as one page",
       ),
     );
+  }
+
+  /** What the machine has learned, in a sentence. */
+  #learn() {
+    this.link
+      .ask("learned", { machine: this.run })
+      .then(({ sentence, numbers }) => {
+        this.learned.textContent = sentence;
+        this.learned.title = numbers;
+      })
+      .catch(() => {});
   }
 
   #steerRate(tell) {
@@ -246,7 +272,7 @@ export class Panel {
   }
 
   #frame({ arrays, patterned, update }) {
-    if (!this.data) return;
+    if (!this.data || this.data.schema) return; // cells of a table are no pixels
     const shape = this.data.shape;
     const { couplings, samples, given, known, filled, each } = arrays;
     const name = patterned ? "Patterns" : "Couplings of some hidden units";

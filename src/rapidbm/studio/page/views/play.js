@@ -20,7 +20,7 @@ class Play {
     this.link = studio.link;
     this.panels = new Map(); // side: panel
     this.curves = new LearningCurves();
-    this.setup = new Setup(studio, (sides) => this.train(sides));
+    this.setup = new Setup(studio, (sides, follow) => this.train(sides, follow));
     this.place = h("div", { class: "panels" });
     this.empty = h(
       "div",
@@ -97,14 +97,14 @@ class Play {
 
   /** Starts the machines of one or two sides on the same data. Those on the stage make place for them when they have
       begun: what is refused changes nothing, and what runs is stopped only if one says so. */
-  async train(sides) {
+  async train(sides, follow = {}) {
     for (const { asked } of sides) await this.link.ask("check", asked);
     const onStage = [...this.panels.values()].map(({ run }) => run);
     const stop = await askAboutRunning(this.studio.trainings, onStage);
     if (stop === null) return;
     let cleared = false;
     for (const { side, asked } of sides) {
-      const { run } = await this.link.ask("train", cleared ? asked : { ...asked, stop });
+      const { run } = await this.link.ask("train", cleared ? asked : { ...asked, stop }, follow);
       if (!cleared) this.#clear();
       cleared = true;
       this.#panel(side, run);

@@ -1,11 +1,14 @@
 // What is trained: data, one machine or two, and how. What is not chosen is filled in by the library's presets.
 
-import { h, put } from "../parts/dom.js";
+import { h, put, s } from "../parts/dom.js";
 import { count } from "../parts/numbers.js";
 import { complain, remark } from "../parts/remarks.js";
+import { upload } from "../parts/upload.js";
 import { Tiles } from "../draw/tiles.js";
 import { Choices } from "./choices.js";
 import { showDifferences } from "./differences.js";
+import { FileTypes } from "./types.js";
+import { TrainWords } from "./words.js";
 
 // Where the usual settings of the library are for a larger computer, or for one training alone.
 const LIGHT = {
@@ -69,6 +72,14 @@ const PAIRS = {
   },
 };
 
+/** What stands for a table where others have images. */
+const tableIcon = () =>
+  s(
+    "svg",
+    { viewBox: "0 0 48 48", width: 44, height: 44, "aria-hidden": "true", class: "table-icon" },
+    s("path", { d: "M5 9h38v30H5zM5 18h38M5 28h38M18 9v30M31 9v30" }),
+  );
+
 export class Setup {
   #loaded = false;
 
@@ -87,6 +98,18 @@ export class Setup {
       "Train",
     );
     this.machines = h("div", {});
+    this.types = new FileTypes(this.link, () => this.#typesChanged());
+    this.words = new TrainWords(this.link, () => this.#asked().map(({ asked }) => asked));
+    this.finding = h("p", { class: "small", role: "status" });
+    this.found = h("ul", { class: "small soft" });
+    this.stopFinding = h("button", { type: "button", class: "quiet" }, "Cancel");
+    this.search = h(
+      "div",
+      { hidden: true },
+      h("div", { class: "row" }, this.finding, h("span", { class: "push" }), this.stopFinding),
+      h("progress", { "aria-label": "Settings are compared" }),
+      h("details", {}, h("summary", {}, "What is compared"), this.found),
+    );
     this.second = h(
       "button",
       { type: "button", onclick: () => this.#second(this.sides.b ? null : this.sides.a.chosen) },
@@ -104,21 +127,24 @@ export class Setup {
         this.#drop(),
         this.about,
       ),
+      this.types.box,
       (this.differences = h("div", { class: "card differences", hidden: true })),
       this.machines,
       h(
         "div",
         { class: "card train" },
-        h(
+        (this.several = h(
           "div",
           { class: "row tight" },
           this.second,
           Object.entries(PAIRS).map(([text, pair]) =>
             h("button", { type: "button", class: "quiet", onclick: () => this.#pair(pair) }, text),
           ),
-        ),
+        )),
         this.button,
+        this.search,
       ),
+      h("div", { class: "card" }, this.words.box),
     );
     this.#showMachines();
     this.choose("bars4");
@@ -156,8 +182,10 @@ export class Setup {
       h("span", { class: "chip-image" }, tiles.box),
       h("span", {}, title),
     );
-    const show = ({ shape, arrays }) =>
-      tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
+    const show = ({ shape, arrays, named }) =>
+      named
+        ? put(chip.firstElementChild, tableIcon())
+        : tiles.show(arrays.images.values, Math.min(4, arrays.images.shape[0]), shape);
     if (described) show(described);
     else if (!this.absent.includes(name))
       this.link
@@ -169,8 +197,20 @@ export class Setup {
 
   choose(name) {
     this.dataset = name;
-    for (const side of Object.values(this.sides)) side?.begin(name, LIGHT[name] ?? {});
-    return this.studio.hello && this.#describe(name);
+    for (const side of Object.values(this.sides)) side?.begin(name, this.#usual());
+    if (!this.studio.hello) return undefined;
+    this.types.show(name).catch(complain);
+    return this.#describe(name);
+  }
+
+  /** What is usual for the data, and what their columns were said to be. */
+  #usual() {
+    return { ...LIGHT[this.dataset], columns: this.types.named(this.dataset) };
+  }
+
+  #typesChanged() {
+    for (const side of Object.values(this.sides)) side?.begin(this.dataset, this.#usual());
+    this.#describe(this.dataset).catch(complain);
   }
 
   /** Marks the data that are chosen, and says what they are. */
@@ -182,10 +222,11 @@ export class Setup {
       return;
     }
     try {
-      const told = await this.link.ask("data", { dataset: name });
-      if (this.dataset !== name) return;
-      const { train, test, shape, labels, table, columns } = told;
-      this.about.textContent = `${count(train, table ? "row" : "image")} to train, ${test.toLocaleString("en")} to test; ${table ? count(columns, "column") : `${shape[0]}×${shape[1]} pixels`}${labels ? `; ${labels} labels` : ""}`;
+      const columns = this.types.named(name);
+      const told = await this.link.ask("data", { dataset: name, columns });
+      if (this.dataset !== name || columns !== this.types.named(name)) return;
+      const { train, test, shape, labels, table } = told;
+      this.about.textContent = `${count(train, table ? "row" : "image")} to train, ${test.toLocaleString("en")} to test; ${table ? count(told.columns, "column") : `${shape[0]}×${shape[1]} pixels`}${labels ? `; ${labels} labels` : ""}`;
     } catch (error) {
       this.about.textContent = error.message;
     }
@@ -228,22 +269,13 @@ export class Setup {
   async #upload(file) {
     this.about.textContent = `Reading ${file.name} …`;
     try {
-      const answer = await fetch(`/upload?name=${encodeURIComponent(file.name)}`, {
-        method: "POST",
-        body: file,
-      });
-      const told = await answer.json();
-      if (told.error) throw new Error(`${file.name}: ${told.error}`);
-      const described = await this.link.ask("data", { dataset: told.answer.dataset });
-      this.chips.append(this.#chip(told.answer.dataset, described));
-      await this.choose(told.answer.dataset);
+      const told = await upload(file);
+      const described = await this.link.ask("data", { dataset: told.dataset });
+      this.chips.append(this.#chip(told.dataset, described));
+      await this.choose(told.dataset);
     } catch (error) {
       this.about.textContent = "";
-      remark(
-        error instanceof TypeError
-          ? `${file.name} could not be sent: it is too large, or the studio does not answer`
-          : error.message,
-      );
+      remark(error.message);
     }
   }
 
@@ -261,12 +293,12 @@ export class Setup {
   #second(chosen) {
     this.sides.b = chosen ? new Choices("b", this.link, () => this.#changed()) : null;
     this.#showMachines();
-    this.sides.b?.begin(this.dataset, LIGHT[this.dataset] ?? {}, chosen);
+    this.sides.b?.begin(this.dataset, this.#usual(), chosen);
     this.#changed();
   }
 
   #pair({ a = {}, b }) {
-    this.sides.a.begin(this.dataset, LIGHT[this.dataset] ?? {}, a);
+    this.sides.a.begin(this.dataset, this.#usual(), a);
     this.#second(b);
   }
 
@@ -274,6 +306,8 @@ export class Setup {
     const sides = Object.values(this.sides).filter(Boolean);
     this.button.disabled = Boolean(this.studio.hello?.read_only) || sides.some((side) => side.wrong);
     this.button.textContent = sides.length > 1 ? "Train both" : "Train";
+    this.words.changed();
+    this.several.hidden = this.sides.a.simple && !this.sides.b; // nothing to compare where nothing is chosen
     showDifferences(this.differences, this.sides.a.recipe, this.sides.b?.recipe);
   }
 
@@ -281,17 +315,35 @@ export class Setup {
     this.button.disabled = true;
     this.button.textContent = "Checking …";
     try {
-      await this.train(
-        Object.values(this.sides)
-          .filter(Boolean)
-          .map((side) => ({
-            side: side.side,
-            asked: { dataset: this.dataset, chosen: side.asked, preset: side.preset },
-          })),
-      );
+      await this.train(this.#asked(), this.#follow());
     } catch (error) {
       complain(error);
     }
+    this.search.hidden = true;
     this.#changed();
+  }
+
+  /** What each machine asks for. */
+  #asked() {
+    return Object.values(this.sides)
+      .filter(Boolean)
+      .map((side) => ({
+        side: side.side,
+        asked: { dataset: this.dataset, chosen: side.asked, preset: side.preset },
+      }));
+  }
+
+  /** Shows what is compared before a training begins, and lets one take it back. */
+  #follow() {
+    const wish = new AbortController();
+    put(this.found);
+    this.stopFinding.onclick = () => wish.abort();
+    const progress = ({ line }) => {
+      this.search.hidden = false;
+      this.finding.textContent = "Finding good settings …";
+      this.button.textContent = "Finding settings …";
+      this.found.append(h("li", {}, line.replace(/^auto: /, "")));
+    };
+    return { progress, signal: wish.signal };
   }
 }

@@ -15,8 +15,9 @@ export class Zones {
     this.strip = h("div", { class: "zones", "aria-hidden": "true" });
     this.text = h("p", { class: "small soft zone-text", role: "status" });
     this.box = h(
-      "div",
+      "details",
       { hidden: true },
+      h("summary", {}, "Theory: random patterns at this temperature"),
       this.strip,
       h("div", { class: "zone-row" }, this.text, tip("zones")),
     );

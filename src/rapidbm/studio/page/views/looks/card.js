@@ -54,6 +54,11 @@ export class Card {
       );
   }
 
+  /** Whether an answer is on its way. */
+  get asks() {
+    return Boolean(this.#wish);
+  }
+
   async measure() {
     this.#wish?.abort();
     const wish = (this.#wish = new AbortController());

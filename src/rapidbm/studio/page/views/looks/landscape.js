@@ -58,12 +58,16 @@ export class Landscape extends Card {
     this.#turning();
   }
 
-  arrived({ groups }) {
+  arrived({ groups, distinct }) {
+    const words = (name, many) =>
+      name === "minima" && distinct > many
+        ? `${many} of ${count(distinct, "valley")}, the deepest`
+        : count(many, NAMES[name]).replace("datums", "data");
     this.aside.hidden = false;
     put(
       this.legend,
       groups.map(([name, many]) =>
-        h("span", { class: `key ${SIDES[name]}` }, count(many, NAMES[name]).replace("datums", "data")),
+        h("span", { class: `key ${SIDES[name]}` }, words(name, many)),
       ),
     );
   }

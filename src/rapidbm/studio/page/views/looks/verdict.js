@@ -21,9 +21,10 @@ export class Verdict extends Card {
     this.figure.querySelector(".plot-body").before(this.words);
   }
 
-  arrived({ verdict, rows }) {
+  arrived({ verdict, plain, rows }) {
     this.words.textContent = verdict;
     this.plot.height = ROW * rows.length + 6;
+    this.told?.({ plain });
   }
 
   caption({ starts }) {
