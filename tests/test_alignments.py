@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rapidbm import progress
 from rapidbm.data import identity as module
 from rapidbm.data.alignments import ALPHABETS, read_alignment, write_fasta
 from rapidbm.data.identity import Words, clusters, ones, sequence_weights, split_by_identity
@@ -299,3 +300,31 @@ def test_families_that_people_use(name, sites, count):
     near = 100 * (codes[rows][:, None] == codes).sum(2) > 80 * sites
     np.testing.assert_array_equal(weights[rows], 1 / near.sum(1))
     assert 0.1 < weights.sum() / len(weights) <= 1
+
+
+def test_pairs_that_are_compared_are_counted(monkeypatch):
+    told = []
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    monkeypatch.setattr(progress, "FRAMES", 0.0)
+    monkeypatch.setattr(progress, "clock", iter(range(10**6)).__next__)
+    codes = sequences(200, 40, 21, seed=2)
+    for function in (clusters, sequence_weights):
+        with progress.telling(lambda line, share: told.append((line, share))):
+            function(codes)
+        lines, shares = zip(*told, strict=True)
+        assert all("comparing pairs of sequences" in line and "20,100" in line for line in lines)
+        assert len(told) > 3
+        assert list(shares) == sorted(shares)
+        assert shares[-1] == 1
+        told.clear()
+
+
+def test_at_an_identity_of_1_no_pairs_are_compared(monkeypatch):
+    monkeypatch.setattr(Words, "near", None)
+    codes = sequences(100, 40, 21, seed=2)
+    assert clusters(codes, identity=1.0).tolist() == list(range(100))
+    assert (sequence_weights(codes, identity=1.0) == 1).all()
+
+
+def test_symbols_that_leave_nothing_are_named(tmp_path):
+    refused(r"unknown symbols, most often '\*' '1'", of_text, tmp_path, ">a\nAC*\n>b\nAD*\n>c\nA1C\n")

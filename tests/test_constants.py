@@ -1,5 +1,7 @@
 """Constant columns are biases and nothing else, whatever trains the machine."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -128,3 +130,17 @@ def test_of_rows_on_disk_all_count(tmp_path, monkeypatch):
     assert found[3] == pytest.approx(-2000 / 2002)
     assert found.count_nonzero() == 8
     assert torch.equal(constant_means(whole.narrowed(slice(3, 9))), found[3:9])
+
+
+def test_a_constant_spin_beside_categories_is_a_bias_alone():
+    bits = torch.rand((40, 3), generator=rb.stream(0, "bits")) < 0.5
+    rows = torch.cat([2.0 * bits - 1.0, bits[:, :1] + 2.0 * bits[:, 1:2]], 1)
+    rows[:, 2] = -1.0
+    machine = rb.rbm((3, 1), 4, units=(rb.Spin(), rb.Categorical(4)), biases=True, scale=0.5, seed=0)
+    for _ in rb.train(machine, rows, rb.Persistent(10), rb.sgd(0.1), epochs=3, batch_size=10, seed=0):
+        pass
+    first, second = (p for name, p in machine.named_parameters() if name.startswith("couplings"))
+    assert bool((first[:, 2] == 0).all())
+    assert bool((first[:, :2] != 0).all())
+    assert bool((second != 0).any())
+    assert float(machine.biases.detach()[0, 2]) == pytest.approx(-math.atanh(40 / 42), abs=1e-5)

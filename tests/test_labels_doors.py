@@ -190,3 +190,17 @@ def test_the_label_is_not_a_part_of_what_weights_count(tmp_path):
         rb.with_labels(rb.weighted(rb.load("digits"), np.arange(1797.0))).train.weights,
         found.train.weights,
     )
+
+
+def test_other_data_are_measured_with_their_labels(tmp_path):
+    images(tmp_path / "i.npz")
+    out = tmp_path / "T"
+    call("train", tmp_path / "i.npz", "--labels", *FEW, "--out", out)
+    np.savez(tmp_path / "j.npz", **{k: v[:40] for k, v in np.load(tmp_path / "i.npz").items()})
+    found = rb.evaluate(out, tmp_path / "j.npz")
+    assert found.rows["label_error_data"][0] < 0.3
+    assert "log_likelihood_data" in found.rows
+    labels = np.load(tmp_path / "j.npz")["labels"] - 5
+    np.savez(tmp_path / "k.npz", samples=np.load(tmp_path / "j.npz")["samples"], labels=labels)
+    with pytest.raises(rb.InputError, match="trained on 5, 6, 7; give data with these labels"):
+        rb.evaluate(out, tmp_path / "k.npz")

@@ -105,6 +105,14 @@ def test_a_family_of_one_cluster_is_refused_with_a_remedy(tmp_path):
         rb.load(path)
 
 
+def test_many_sequences_come_with_a_word_about_the_time(tmp_path, monkeypatch):
+    path = family(tmp_path / "a.fasta")
+    monkeypatch.setattr(sequences, "MANY", 20)
+    with pytest.warns(rb.DataWarning, match=r"compared in pairs .* \(--identity 1\)"):
+        rb.load(path)
+    rb.load(path, identity=1.0)  # and no warning
+
+
 @pytest.mark.parametrize("told", ["A", "AA", "A\n", "A>", "A" * 65, 3, None])
 def test_an_alphabet_of_a_run_is_checked(told):
     with pytest.raises(rb.InputError, match="an alphabet is"):

@@ -25,6 +25,7 @@ from kinds import (
 from rapidbm.errors import InputError
 from rapidbm.machines import trusted
 from rapidbm.machines.gauge import fix_gauge, has_gauge
+from rapidbm.machines.units import categorical
 from rapidbm.random import stream
 
 EVERY = [*machines()]
@@ -351,6 +352,18 @@ def test_configurations_that_are_no_states_are_refused(kind, side):
         bad[1, 2, where.start : where.start + 2] = 1.0
         with pytest.raises(InputError, match="one-hot"):
             machine.energy(bad)
+
+
+def test_rows_of_columns_that_are_wrong_are_found_in_every_block(monkeypatch):
+    monkeypatch.setattr(categorical, "CHECKED", 12)
+    unit = categorical.Categorical(3)
+    good = unit.of_codes(torch.randint(3, (2, 11, 2), generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(unit.encode_columns(good.float(), what="data"), good)
+    for row in (0, 5, 10):
+        bad = good.clone()
+        bad[1, row, 3:] = 1
+        with pytest.raises(InputError, match=f"row {row}, unit 1 holds 1, 1, 1"):
+            unit.encode_columns(bad, what="data")
 
 
 @pytest.mark.parametrize("machine", EVERY)

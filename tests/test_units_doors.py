@@ -37,6 +37,7 @@ OPEN = {  # name: where it is seen to be right, or why no unit enters
     "effective_couplings": "test_effective_couplings.py",
     "scan": "test_scan.py",
     "save_adabm": "test_adabm_files.py",
+    "coupling_errors": "test_coupling_errors.py",
     "evaluate": "test_table_commands.py, below",
     "descend": PATHS,  # real units have no list of states, and it says so
     "pattern_overlaps": "of the parameters alone",

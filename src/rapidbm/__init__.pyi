@@ -54,11 +54,13 @@ from .glass.spectra import spectrum as spectrum
 from .glass.verdict import glassiness as glassiness
 from .ground.ground_state import GroundState as GroundState
 from .ground.ground_state import ground_state as ground_state
-from .inference.bootstrap import CouplingErrors as CouplingErrors
+from .inference.bootstrap import BootstrapErrors as BootstrapErrors
 from .inference.bootstrap import bootstrap_errors as bootstrap_errors
 from .inference.bootstrap import bootstrap_weights as bootstrap_weights
 from .inference.conditions import Condition as Condition
 from .inference.conditions import sample_given as sample_given
+from .inference.coupling_errors import CouplingErrors as CouplingErrors
+from .inference.coupling_errors import coupling_errors as coupling_errors
 from .inference.couplings import EffectiveCouplings as EffectiveCouplings
 from .inference.couplings import effective_couplings as effective_couplings
 from .inference.labels import predict as predict

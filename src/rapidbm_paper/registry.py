@@ -36,6 +36,8 @@ STUDIES = {
     "deep-ghosts": "deep.ghosts",
     "deep-glass": "deep.glass",
     "deep-minima": "deep.minima",
+    "inverse": "inverse.couplings",
+    "inverse-intervals": "inverse.intervals",
 }
 # item: the module with a function of that name that draws it, in the order of the report
 ITEMS = {
@@ -72,6 +74,10 @@ ITEMS = {
     "deep-glass": "deep.glass",
     "deep-watched": "deep.likelihood",
     "deep-minima": "deep.minima",
+    "inverse-rows": "inverse.couplings",
+    "inverse-temperature": "inverse.couplings",
+    "inverse-patterns": "inverse.couplings",
+    "inverse-intervals": "inverse.intervals",
 }
 
 

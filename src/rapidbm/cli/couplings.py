@@ -12,7 +12,7 @@ from .. import pictures
 from ..accel.devices import device_named
 from ..errors import InputError
 from ..exchange.adabm_files import ENDING, write_params
-from ..inference.bootstrap import CouplingErrors, bootstrap_errors
+from ..inference.bootstrap import BootstrapErrors, bootstrap_errors
 from ..inference.couplings import EffectiveCouplings, effective_couplings
 from ..runs.pretrained.packed import open_trained
 from ..runs.samples import check_new, write_rows
@@ -107,7 +107,7 @@ def _names(opened: Trained, units: int) -> list[Any]:
     return [int(name) for name in names] if opened.alphabet else names
 
 
-def _each(found: EffectiveCouplings, opened: Trained, errors: CouplingErrors | None) -> Any:
+def _each(found: EffectiveCouplings, opened: Trained, errors: BootstrapErrors | None) -> Any:
     """Every coupling between columns of two units, in the zero-sum gauge."""
     import pyarrow
 
@@ -141,7 +141,7 @@ def _table(
     scores: torch.Tensor,
     opened: Trained,
     without: int | None,
-    errors: CouplingErrors | None,
+    errors: BootstrapErrors | None,
 ) -> Any:
     """Pairs with their scores, the highest first."""
     import pyarrow

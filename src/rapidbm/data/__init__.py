@@ -29,6 +29,7 @@ Others take besides
     alignments: ALPHABETS, FASTA, codes_of, first_sequence, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
+    labelled: with_labels
     columns: Binned, Column, Constant, Empty, Normal, Numbers, Skipped, Words
     converted: pack
     digits: data_folder, mnist_is_here

@@ -143,9 +143,12 @@ def read_alignment(
     left = tuple(np.array(names, object)[kept])
     found = Alignment(codes[kept], left, symbols, dropped, np.array(usual)[kept], count)
     if len(found.codes) < 2:
+        others = Counter("".join(texts)) if wrong.any() else Counter[str]()
+        often = [shown(letter) for letter, _ in others.most_common() if letter not in symbols][:5]
+        which = f", most often {' '.join(often)}" if often else ""
         raise InputError(
-            f"{path} must hold two different sequences or more; {'; '.join(found.lines())}: give a "
-            "larger alignment, or its alphabet"
+            f"{path} must hold two different sequences or more; {'; '.join(found.lines())}{which}: give "
+            "a larger alignment, or its alphabet"
         )
     return found
 
@@ -238,8 +241,8 @@ def _of_one_length(path: Path, names: list[str], texts: list[str], lengths: str)
     if lengths == "refuse":
         raise InputError(
             f"{path} must be aligned: sequence {row + 1} ({shown(names[row])}) has {len(texts[row]):,} "
-            f"sites, {count:,} of {len(texts):,} have {usual:,}; align them, or have others dropped "
-            "(lengths='drop')"
+            f"sites, {count:,} of {len(texts):,} have {usual:,}; align them, or remove those of "
+            "another length (in Python, lengths='drop')"
         )
     return [i for i, sequence in enumerate(texts) if len(sequence) == usual]
 

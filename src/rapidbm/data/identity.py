@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -20,12 +20,15 @@ import torch
 
 from ..arrays import Array
 from ..errors import InputError, is_number
+from ..progress import watch
 from ..random import check_rng
 from .splits import check_share
 
 ROWS, COLUMNS = 32, 4096  # pairs of a block: its words stay in the cache
 FOLLOWED = 100  # a pair that is followed costs as much as so many operations on words
 PAIRS = 2**23  # that wait to be joined into clusters
+COMPARING = "comparing pairs of sequences"
+REMEDY = "take an identity of 1, at which no two sequences are near"
 SPARSE = 8  # fewer near pairs than one in so many are followed one by one
 
 
@@ -50,7 +53,7 @@ def sequence_weights(codes: Array, *, identity: float = 0.8) -> Array:
         If `identity` is not between 0 and 1.
     """
     words = Words.of(codes, identity)
-    count, starts = len(codes), range(0, len(codes), ROWS)
+    count = len(codes)
 
     def near_of(first: int) -> Array:
         """How many sequences are near, of pairs whose first one is in a block of rows."""
@@ -65,9 +68,13 @@ def sequence_weights(codes: Array, *, identity: float = 0.8) -> Array:
             found[later : other.stop] += near[:, later - other.start :].sum(0)
         return found
 
+    if words.most < 0:  # no two are near
+        return np.ones(count)
     total = np.zeros(count, np.int64)
-    for found in _in_threads(near_of, starts):
-        total += found
+    with watch(COMPARING, _after(count, count), remedy=REMEDY) as tick:
+        for number, found in enumerate(_in_threads(near_of, count), 1):
+            total += found
+            tick(_after(number, count))
     return np.asarray(1.0 / np.maximum(total, 1))
 
 
@@ -99,11 +106,15 @@ def clusters(codes: Array, *, identity: float = 0.8) -> Array:
         return np.concatenate(found, axis=1)
 
     label, waiting, size = np.arange(count), [np.empty((2, 0), np.int64)], 0
-    for pairs in _in_threads(pairs_of, range(0, count, ROWS)):
-        waiting.append(pairs)
-        size += pairs.shape[1]
-        if size > PAIRS:
-            label, waiting, size = _joined(label, waiting), [], 0
+    if words.most < 0:  # no two are near
+        return label
+    with watch(COMPARING, _after(count, count), remedy=REMEDY) as tick:
+        for number, pairs in enumerate(_in_threads(pairs_of, count), 1):
+            waiting.append(pairs)
+            size += pairs.shape[1]
+            if size > PAIRS:
+                label, waiting, size = _joined(label, waiting), [], 0
+            tick(_after(number, count))
     return _joined(label, waiting) if size else label
 
 
@@ -268,9 +279,17 @@ def _variable_first(codes: Array) -> Array:
     return np.argsort(agree, kind="stable")
 
 
-def _in_threads(function: Callable[[int], Array], starts: Sequence[int]) -> Iterator[Array]:
-    """The function of each start, in as many threads as there are cores; numpy frees the interpreter."""
+def _in_threads(function: Callable[[int], Array], count: int) -> Iterator[Array]:
+    """The function of the first row of each block, in as many threads as there are cores; numpy frees the
+    interpreter."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    starts = range(0, count, ROWS)
     with ThreadPoolExecutor(cores) as pool:
         for at in range(0, len(starts), 8 * cores):  # what is done is not kept
             yield from pool.map(function, starts[at : at + 8 * cores])
+
+
+def _after(blocks: int, count: int) -> int:
+    """Pairs of sequences that so many blocks have compared, each with all later sequences."""
+    rows = min(blocks * ROWS, count)
+    return rows * count - rows * (rows - 1) // 2

@@ -28,6 +28,7 @@ from .weights import NONE, is_weights_file, read_weights
 
 ENDINGS = (*FASTA, *STOCKHOLM)
 IDENTITY = 0.8
+MANY = 300_000  # sequences that are not compared in minutes
 OF_ALPHABET = Setting("alphabet of an alignment: protein, rna, dna, or its symbols, the gap first")
 OF_IDENTITY = Setting(
     "share of sites above which two sequences are near: these share a weight, and no test sequence is "
@@ -58,6 +59,13 @@ def of_file(
         first, *lines = found.lines()
         warnings.warn(f"{path}: {first}; {'; '.join(lines)}", DataWarning, stacklevel=4)
     near = IDENTITY if identity is None else identity
+    if len(found.codes) > MANY and near < 1:
+        warnings.warn(
+            f"{path}: {len(found.codes):,} sequences are compared in pairs to divide them, which may "
+            "take hours; an identity of 1 (--identity 1) divides them at random",
+            DataWarning,
+            stacklevel=4,
+        )
     train, test = _divided(path, found.codes, stream(seed, "split"), TEST_SHARE, near)
     held = None
     if valid is not None:

@@ -38,7 +38,7 @@ LEAST = 3  # resampled replicas that say something of a spread
 
 
 @dataclass(frozen=True, repr=False)
-class CouplingErrors(Displayable):
+class BootstrapErrors(Displayable):
     """Scores of pairs of units and their couplings, with errors by resampled replicas.
 
     Attributes
@@ -124,7 +124,7 @@ def bootstrap_weights(
     return torch.cat([given[None], counts * (given.sum() / draws)])
 
 
-def bootstrap_errors(found: EffectiveCouplings, *, without: int | None = None) -> CouplingErrors:
+def bootstrap_errors(found: EffectiveCouplings, *, without: int | None = None) -> BootstrapErrors:
     """Intervals of couplings and false-discovery rates of pairs, from resampled replicas.
 
     Parameters
@@ -137,7 +137,7 @@ def bootstrap_errors(found: EffectiveCouplings, *, without: int | None = None) -
 
     Returns
     -------
-    CouplingErrors
+    BootstrapErrors
         Scores with intervals and q-values, standard errors of couplings and fields.
 
     Raises
@@ -161,7 +161,7 @@ def bootstrap_errors(found: EffectiveCouplings, *, without: int | None = None) -
     each = found.contacts(without=without)  # (e, units, units)
     score, spread = each[0], each[1:].std(0)
     p = _p_values(found, without)
-    return CouplingErrors(
+    return BootstrapErrors(
         score=score,
         low=score - Z * spread,
         high=score + Z * spread,

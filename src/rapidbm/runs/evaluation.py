@@ -183,7 +183,7 @@ def evaluation(
     else:
         bits = states_of(machine.layers, machine.layers.visible).bit_length() - 1
         notes.append(f"the free energy would take 2^{bits} hidden states per image: left out")
-    if run.label is not None and run.other is None:
+    if run.label is not None:
         for part, split in splits.items():
             rows |= label_rows(machine, split, run.label, part, seed)
     if likelihood != "none":

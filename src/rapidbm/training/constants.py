@@ -66,9 +66,12 @@ class Constants:
 
     @staticmethod
     def of(machine: Machine, means: Tensor) -> Constants | None:
-        """None where no column is constant, or the machine has no biases."""
-        if machine.biases is None or not machine.layers.visible_spins:
+        """None where no column of spins is constant, or the machine has no biases."""
+        if machine.biases is None:
             return None
+        layers = machine.layers
+        spins = [torch.full((layers.sizes[i],), layers.kinds[i] == SPIN) for i in layers.visible]
+        means = torch.where(torch.cat(spins), means.cpu(), 0.0)
         return Constants(machine, means) if bool(means.any()) else None
 
     @torch.no_grad()

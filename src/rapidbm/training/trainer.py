@@ -37,6 +37,7 @@ from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit
 from ..machines import trusted
 from ..machines.machine import Machine
+from ..machines.units.spin import SPIN
 from ..random import stream
 from .batches import InMemory, batches_for
 from .check_inputs import check_objects, fitting, rows_for, weights_for
@@ -110,7 +111,8 @@ class Trainer(Training):
             raise InputError(
                 "rows with missing cells are not trained in shards of units; take --shard-by chains"
             )
-        if constant is None and machine.biases is not None and machine.layers.visible_spins:
+        some_spins = any(machine.layers.kinds[i] == SPIN for i in machine.layers.visible)
+        if constant is None and machine.biases is not None and some_spins:
             constant = constant_means(rows, held)
         constants = None if constant is None else Constants.of(machine, constant)
         if constants is not None and not part:  # of a part the whole has been started

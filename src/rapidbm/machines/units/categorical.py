@@ -25,6 +25,7 @@ from ...errors import InputError, is_whole
 from .unit import Beta, Unit, refuse
 
 LEAST = 1e-30  # of a mean whose field is asked for
+CHECKED = 2**22  # columns that are checked at a time
 
 
 @dataclass(frozen=True)
@@ -121,19 +122,28 @@ class Categorical(Unit):
         return self.of_codes(values)
 
     def encode_columns(self, columns: Tensor, *, what: str) -> Tensor:
+        if columns.dim() < 2:
+            self._check_ones(columns, 0, what)
+        else:  # some rows at a time: what the check makes takes several times their memory
+            step = max(1, CHECKED // max(1, columns[..., 0, :].numel()))
+            for start in range(0, columns.shape[-2], step):
+                self._check_ones(columns[..., start : start + step, :], start, what)
+        return columns.to(torch.int8)
+
+    def _check_ones(self, columns: Tensor, first: int, what: str) -> None:
+        """Refuses columns that are not one-hot; `first` is the number of the first row."""
         ones = columns == 1
         wrong = (self.per_unit(ones.int()) != 1) | (self.per_unit((~ones & (columns != 0)).int()) > 0)
         if bool(wrong.any()):
             *row, unit = wrong.nonzero()[0].tolist()
             mine = self.unit_of_column(columns.shape[-1]).to(columns.device) == unit
             held = ", ".join(f"{x:g}" for x in columns[tuple(row)][mine].tolist())
-            where = f"row {row[-1]}, unit {unit}" if row else f"unit {unit}"
+            where = f"row {row[-1] + first}, unit {unit}" if row else f"unit {unit}"
             raise InputError(
                 f"columns of {what} are one-hot, one 1 and else 0 for each unit of {self._words()} "
                 f"states, but {where} holds {held} ({int(wrong.sum())} such); codes 0 … q − 1, one for "
                 "each unit, serve as data"
             )
-        return columns.to(torch.int8)
 
     def of_codes(self, codes: Tensor) -> Tensor:
         """Columns (…, columns) in int8 of codes (…, units) that are known to be right."""

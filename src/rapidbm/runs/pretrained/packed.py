@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ...data.catalogue import is_file, load
 from ...data.files import from_arrays
+from ...data.labelled import with_labels
 from ...data.mixed import from_table
 from ...data.sequences import as_rows, is_alignment
 from ...data.splits import Dataset, Split, top_half
@@ -157,6 +158,8 @@ def open_trained(run: str | Path | Trained | Machine, data: Any = None) -> Train
         given = as_rows(Path(data), found.alphabet)
     else:
         given = _as_data(data)
+        if found.classes:
+            given = _with_labels_of(found, given)
     if not (isinstance(found, RunFolder) and found.is_own(given)):
         found.measure_on(given, str(data) if isinstance(data, (str, Path)) else given.name)
     return found
@@ -169,6 +172,17 @@ def _as_data(data: Any) -> Dataset:
         some = data.in_memory()
         return from_arrays(some.spins, train_labels=some.labels, name="rows")
     return data if isinstance(data, Dataset) else from_arrays(data, name="rows")
+
+
+def _with_labels_of(run: Trained, data: Dataset) -> Dataset:
+    """Data with their labels as a unit, where those are the labels of a run that has them so."""
+    labelled = data if data.classes else with_labels(data)
+    if labelled.classes != run.classes:
+        raise InputError(
+            f"{data.name} has labels {', '.join(map(str, labelled.classes[:20]))}, and {run} was trained "
+            f"on {', '.join(map(str, run.classes[:20]))}; give data with these labels"
+        )
+    return labelled
 
 
 def _as_table(data: Any, schema: TableSchema) -> Dataset:
