@@ -4,7 +4,8 @@
     ```text                               after a block: what it printed
 
 `python docs/pages.py [PAGE…]` runs pages (the tutorials and the start, unless told), writes what they
-print into them, and what they leave in `pictures/` into docs/images/tutorials.
+print into them, and what they leave in `pictures/` into docs/images/tutorials. Pages of `TABLES` read a
+table of others from `$RAPIDBM_DATA/tables`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 NUMBER = re.compile(r"[-−+]?\b\d[\d,.]*(?:e[-+]?\d+)?\b|\b(?:nan|inf)\b")
+TABLES = {"penguins": "penguins.csv", "income": "adult.csv.gz"}  # of pages that need one
 TIME = re.compile(r"# (?:ms|s|min)\b(?: # s\b)?")
 
 
@@ -80,10 +82,18 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+def table_of(page: Path) -> Path | None:
+    """The table of others that a page reads, in `$RAPIDBM_DATA`; None where it needs none."""
+    name = TABLES.get(page.stem)
+    return Path(os.environ.get("RAPIDBM_DATA", ""), "tables", name) if name else None
+
+
 def run(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
     """Each block that runs, and what it printed; `folder` is empty and gets what the page writes."""
     space: dict[str, object] = {"__name__": "__main__"}
     (folder / "pictures").mkdir()
+    if table := table_of(page):
+        shutil.copy(table, folder)
     with contextlib.chdir(folder):
         for block in blocks(page.read_text(encoding="utf-8")):
             if block.runs:

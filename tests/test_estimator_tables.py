@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -14,9 +15,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from rapidbm import RapidClassifier, RapidImputer
 from rapidbm.data.columns import Binned, Words
 from rapidbm.data.monotone import Bins
+from rapidbm.data.table_schema import TableSchema
 from rapidbm.errors import DataWarning, InputError
-from rapidbm.estimator.filling import _of_bins
-from rapidbm.estimator.table_training import _marginal_fill, encoded
+from rapidbm.estimator import table_training, tables
+from rapidbm.estimator.table_training import _marginal_fill, encoded, trained_together
+from rapidbm.inference.missing import in_turn
+from rapidbm.runs.filling import _correction, _of_bins
 
 FAST = {"n_hidden": 4, "n_epochs": 3, "random_state": 0}
 LEARNING = {"n_hidden": 8, "n_epochs": 40, "batch_size": 20, "random_state": 0}
@@ -197,6 +201,86 @@ def test_biases_start_from_observed_cells_alone(imputer):
     assert abs(share) < 0.08
 
 
+# -- several machines ---------------------------------------------------------------------------------
+
+
+def test_machines_are_replicas_with_weight_decays_around_one(monkeypatch):
+    seen = {}
+
+    def noted(*args, decays, **kwargs):
+        seen["decays"] = decays
+        return trained_together(*args, decays=decays, **kwargs)
+
+    monkeypatch.setattr(tables, "trained_together", noted)
+    model = RapidImputer(**FAST).fit(with_gaps(animals(80))[0])
+    assert model.machine_.replicas == 4
+    assert model.weight_decay_ == pytest.approx(20 / 80)
+    assert min(seen["decays"]) == pytest.approx(20 / 80 / 3)
+    assert max(seen["decays"]) == pytest.approx(20 / 80 * 3)
+    one = RapidImputer(**FAST, n_machines=1, weight_decay=0.5).fit(with_gaps(animals(80))[0])
+    assert (one.machine_.replicas, seen["decays"]) == (1, [0.5])
+
+
+def test_a_gap_is_filled_by_the_mean_over_machines():
+    gaps = with_gaps(animals(80))[0]
+    model = RapidImputer(**FAST, n_machines=2, reals="bins").set_output(transform="pandas").fit(gaps)
+    both = model.machine_
+    whole = model.transform(gaps)["size"]
+    parts = []
+    for i in range(2):
+        model.machine_ = both.replica(i)
+        parts.append(model.transform(gaps)["size"])
+    assert np.allclose(whole, (parts[0] + parts[1]) / 2)
+    assert not np.allclose(parts[0], parts[1])
+
+
+def test_machines_that_diverge_are_left_out_or_train_anew(monkeypatch):
+    schema = TableSchema.recognise(animals(60))
+    values, observed = encoded(schema, animals(60))
+    how = {"hidden": 2, "epochs": 2, "decays": (0.0, 0.1), "batch_size": 20, "seed": 0}
+    real, rates = table_training.adam, []
+
+    def noted(rate, **kwargs):
+        rates.append(rate)
+        return real(rate, **kwargs)
+
+    monkeypatch.setattr(table_training, "adam", noted)
+    lost = iter([(0, 1), (1,)])
+    monkeypatch.setattr(table_training.Trainer, "diverged", lambda self: next(lost))
+    assert trained_together(schema, values, observed, rate=0.01, **how).replicas == 1
+    assert rates == [0.01, 0.0025]
+    monkeypatch.setattr(table_training.Trainer, "diverged", lambda self: (0, 1))
+    with pytest.raises(InputError, match="all 2 machines diverged"):
+        trained_together(schema, values, observed, rate=0.01, **how)
+
+
+def test_draws_come_from_each_machine_in_turn():
+    values = torch.arange(3)[:, None, None, None] + torch.zeros(3, 2, 50, 1)  # of replica r they are r
+    found = in_turn(values, 6, torch.Generator().manual_seed(0))[..., 0]  # (draws, rows)
+    assert (found.sort(0).values == torch.tensor([0, 0, 1, 1, 2, 2])[:, None]).all()
+    one = in_turn(values, 1, torch.Generator().manual_seed(0))
+    assert one.shape == (1, 50, 1)
+    assert set(one.flatten().tolist()) == {0, 1, 2}
+    assert torch.equal(in_turn(values[:1], 2, torch.Generator()), values[0])
+
+
+def test_means_of_draws_are_corrected_by_the_mean_of_the_unit():
+    column = recognise({"x": np.exp(np.random.default_rng(0).normal(size=2000)).tolist()})
+    rng = np.random.default_rng(1)
+    drawn = 0.5 + 0.3 * rng.normal(size=(8, 400))
+    means = np.full(400, 0.5)
+    x = np.asarray(column.decode([drawn.ravel()], np.zeros, rows=drawn.size, outside=False))
+    plain = x.reshape(drawn.shape).mean(0)
+    better = plain + _correction(column, drawn, means)
+    truth = np.exp(0.5 + 0.3**2 / 2)
+    assert better.std() < 0.5 * plain.std()
+    assert better.mean() == pytest.approx(truth, rel=0.05)
+
+
+def recognise(columns):
+    return TableSchema.recognise(columns).columns[0]
+
+
 # -- labels -------------------------------------------------------------------------------------------
 
 
@@ -275,6 +359,7 @@ def test_in_a_pipeline():
         ({"batch_size": 0}, "batch_size"),
         ({"reals": "floats"}, "reals"),
         ({"sweeps": 0}, "sweeps"),
+        ({"n_machines": 0}, "n_machines"),
         ({"columns": {"height": "real"}}, "height"),
     ],
 )

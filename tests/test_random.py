@@ -1,9 +1,11 @@
 """What a person calls takes `seed=` or `rng=`: the same seed, the same numbers; never both."""
 
+import numpy as np
 import pytest
 import torch
 
 import rapidbm as rb
+from rapidbm.accel import elementwise
 
 MACHINE = rb.rbm(6, 5, 2, scale=0.5, seed=0)
 SPINS = MACHINE.random(20, rb.stream(1))[0]
@@ -52,3 +54,14 @@ def test_a_seed_or_a_generator(door):
     moving = rb.stream(3)
     call(rng=moving)
     assert not torch.equal(moving.get_state(), rb.stream(3).get_state())  # it has moved on
+
+
+def test_uniform_numbers_are_below_one_whatever_the_words_are(monkeypatch):
+    """The largest words of 32 bits are 2³² as float32."""
+
+    def largest(into, rng):
+        into.view(-1).numpy()[...] = np.uint32(2**32 - 1)
+
+    monkeypatch.setattr(elementwise, "_words", largest)
+    like = torch.empty(elementwise.MANY)
+    assert float(elementwise.uniform(like, torch.Generator()).max()) == 1 - 2.0**-24

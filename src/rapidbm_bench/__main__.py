@@ -33,7 +33,9 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "grid": "rates and weight decays, trained side by side",
     "guard": "is anything slower than it was?",
     "hard_tables": "tables that a machine is easily lost on",
+    "impute": "gaps of tables filled, beside IterativeImputer and miceforest",
     "labels": "MNIST with its labels: errors, and likelihood beside the machine without them",
+    "networks": "log p of machines trained on tables of Bayesian networks, beside the networks' own",
     "on_ray": "what Ray costs a sweep",
     "pack": "makes the file of a pretrained machine",
     "potts": "an update of a Potts machine beside one of rbms",
@@ -44,6 +46,7 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "soak": "trainings that are killed again and again",
     "streaming": "training from a large file",
     "studio": "waiting times of the page, and what watching costs",
+    "synthetic": "classifiers trained on sampled rows of adult, beside those of arfpy",
     "watched": "watched likelihoods beside exact ones",
 }
 USUAL = ("pid", "coverage", "verdicts", "thermodynamics")  # where none is named

@@ -64,8 +64,8 @@ def uniform(like: Tensor, rng: torch.Generator) -> Tensor:
         return torch.rand(like.shape, generator=rng, dtype=like.dtype, device=like.device)
     found = torch.empty(like.shape)
     unseen(_words, found, rng)
-    # Of 32 bits the highest 24 are a float32 that is never rounded up to 1.
-    return found.mul_(2.0**-8).floor_().mul_(2.0**-24)
+    # The highest 24 of 32 bits; words above 2³² − 128 were rounded up to 2³², which would come to 1.
+    return found.mul_(2.0**-8).floor_().clamp_(max=2.0**24 - 1).mul_(2.0**-24)
 
 
 def signs_ahead(up: Tensor, rng: torch.Generator, pool: Executor) -> Callable[[Tensor], Tensor]:

@@ -6,7 +6,6 @@
     trials          settings that suit the rows, by `runs.auto_settings`
     tables          RapidImputer and RapidClassifier, for tables of any kind with gaps
     table_training  their training
-    filling         gaps by means, medians and the likeliest words
     containers      arrays and frames as Arrow tables, and back
 
 The only room with scikit-learn's interface. It knows machines, sampling, training, likelihood, inference

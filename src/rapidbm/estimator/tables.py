@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
@@ -25,6 +24,7 @@ from ..data.table_schema import TableSchema
 from ..errors import InputError, check_choice, check_count, is_number
 from ..inference.labels import predict
 from ..progress import quiet
+from ..runs.filling import filled_by
 from ..runs.tables import HOW, imputed
 from .containers import (
     as_table,
@@ -36,9 +36,8 @@ from .containers import (
     known_part,
     with_column,
 )
-from .filling import filled_by
 from .rbm import Auto, _is_auto, _seed
-from .table_training import encoded, trained
+from .table_training import encoded, trained, trained_together
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,10 +45,12 @@ if TYPE_CHECKING:
 REALS = ("auto", "bins", "gaussian")
 SMALL = 2000  # rows up to which "auto" takes Gaussian units to fill gaps
 UPDATES, FEWEST, MOST = 2500, 10, 200  # of a training; epochs, at least and at most
-HIDDEN = 32
+UPDATES_TOGETHER, MOST_TOGETHER = 1500, 1000  # of several machines, whose end is kept
+HIDDEN, HIDDEN_TOGETHER = 32, 24  # of a machine by itself, and of each of several
 RATE = 0.01
 DECAY = 20.0  # over the number of rows, at most `MOST_DECAY`
 MOST_DECAY = 0.1
+SPREAD = 3.0  # weight decays of several machines reach from 1/3 to 3 times the usual one
 AT_ONCE = 2000  # rows of a prediction
 
 
@@ -83,30 +84,25 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             real = "gaussian" if small else "bins"
         return TableSchema.recognise(table, overrides=self.columns, real=real)
 
-    def _train(self, values: torch.Tensor, observed: torch.Tensor, label: int | None) -> None:
-        rows = len(values)
-        epochs = self.n_epochs
+    def _choices(self, rows: int, hidden: int, updates: int, most_epochs: int) -> dict[str, Any]:
+        """Settings of a training on so many rows, without the weight decay."""
+        batch, epochs, rate = min(self.batch_size, rows), self.n_epochs, self.learning_rate
         if isinstance(epochs, str):
-            epochs = min(max(FEWEST, math.ceil(UPDATES * self.batch_size / rows)), MOST)
-        rate = self.learning_rate
+            epochs = min(max(FEWEST, math.ceil(updates * batch / rows)), most_epochs)
         self.learning_rate_ = RATE if isinstance(rate, str) else float(rate)
-        decay = self.weight_decay
-        self.weight_decay_ = min(MOST_DECAY, DECAY / rows) if isinstance(decay, str) else float(decay)
-        with quiet():
-            fit = trained(
-                self.schema_,
-                values,
-                observed,
-                hidden=HIDDEN if isinstance(self.n_hidden, str) else int(self.n_hidden),
-                epochs=int(epochs),
-                rate=self.learning_rate_,
-                decay=self.weight_decay_,
-                batch_size=self.batch_size,
-                seed=self._seed,
-                label=label,
-            )
-        self.machine_, self.best_epoch_, self.curve_ = fit.machine, fit.epoch, fit.curve
         self.n_iter_ = int(epochs)
+        return {
+            "hidden": hidden if isinstance(self.n_hidden, str) else int(self.n_hidden),
+            "epochs": self.n_iter_,
+            "rate": self.learning_rate_,
+            "batch_size": self.batch_size,
+            "seed": self._seed,
+        }
+
+    def _decay(self, rows: int, most: float) -> float:
+        decay = self.weight_decay
+        self.weight_decay_ = min(most, DECAY / rows) if isinstance(decay, str) else float(decay)
+        return self.weight_decay_
 
     def _table(self, X: Any) -> pyarrow.Table:
         """Checked input with the names that were learned."""
@@ -123,8 +119,9 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
 class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     """Fills gaps of tables whose columns are words, categories, integers or real numbers.
 
-    A restricted Boltzmann machine is trained on all rows; missing cells are marginalised, never filled in
-    beforehand. `transform` fills a gap from its distribution given the known cells of the row.
+    Restricted Boltzmann machines are trained on all rows; missing cells are marginalised, never filled in
+    beforehand. `transform` fills a gap from its distribution given the known cells of the row, averaged
+    over the machines.
 
     Parameters
     ----------
@@ -133,15 +130,18 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
         take the most probable one. Draws keep the spread of a column; another
         `random_state` in `transform` gives other ones.
     n_hidden : int or "auto", default "auto"
-        Hidden units; "auto" is 32.
+        Hidden units of each machine; "auto" is 24.
+    n_machines : int, default 4
+        Machines that are trained side by side, as replicas of one.
     n_epochs : int or "auto", default "auto"
-        Passes over the rows; "auto" makes about 2,500 updates in 10 to 200 passes.
+        Passes over the rows; "auto" makes about 1,500 updates in 10 to 1,000 passes.
     learning_rate : float or "auto", default "auto"
         Rate of Adam, which falls to zero; "auto" is 0.01.
     batch_size : int, default 100
         Rows per update.
     weight_decay : float or "auto", default "auto"
-        Couplings shrink by rate · decay in each update; "auto" is 20 / rows, at most 0.1.
+        Couplings shrink by rate · decay in each update. "auto" is 20 / rows, at most 1, for the middle of
+        the machines, and from a third to three times as much for the others.
     reals : {"auto", "bins", "gaussian"}, default "auto"
         How numbers become units: a category of ordered bins, or a Gaussian unit after a monotone map.
         "auto" takes Gaussian units up to 2,000 rows and bins beyond.
@@ -160,17 +160,13 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     Attributes
     ----------
     machine_ : rapidbm.Machine
-        The trained machine.
+        The trained machines, a replica each.
     schema_ : rapidbm.data.table_schema.TableSchema
         What each column is; `schema_.lines()` says so.
-    best_epoch_ : int
-        The epoch whose machine is kept: the best by rows that were held out.
-    curve_ : tuple of (int, float)
-        Epochs, and the mean log probability of hidden cells of the rows held out after them.
     learning_rate_ : float
         Rate that was used.
     weight_decay_ : float
-        Weight decay that was used.
+        Weight decay that was used, of the middle of the machines.
     n_iter_ : int
         Passes that were made.
     indicated_ : array of int
@@ -192,6 +188,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
         how: Literal["mean", "likely", "draw"] = "mean",
         *,
         n_hidden: int | Auto = "auto",
+        n_machines: int = 4,
         n_epochs: int | Auto = "auto",
         learning_rate: float | Auto = "auto",
         batch_size: int = 100,
@@ -205,6 +202,7 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
     ) -> None:
         self.how = how
         self.n_hidden = n_hidden
+        self.n_machines = n_machines
         self.n_epochs = n_epochs
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -234,12 +232,24 @@ class RapidImputer(TransformerMixin, _TableEstimator):  # type: ignore[misc]
         self._check_settings()
         check_choice("way to fill gaps", self.how, HOW)
         check_count("the number of sweeps", self.sweeps)
+        check_count("n_machines", self.n_machines)
         X = checked_input(self, X, reset=True)
         table = self._table(X)
         self._seed = _seed(self.random_state)
         self.schema_ = self._recognised(table, table.num_rows <= SMALL)
         self.indicated_ = np.flatnonzero([column.null_count for column in table.columns])
-        self._train(*encoded(self.schema_, table), None)
+        values, observed = encoded(self.schema_, table)
+        decay = self._decay(len(values), 1.0)
+        spread = np.geomspace(1 / SPREAD, SPREAD, self.n_machines) if self.n_machines > 1 else [1.0]
+        told = not isinstance(self.weight_decay, str)
+        with quiet():
+            self.machine_ = trained_together(
+                self.schema_,
+                values,
+                observed,
+                decays=[decay * (1.0 if told else float(factor)) for factor in spread],
+                **self._choices(len(values), HIDDEN_TOGETHER, UPDATES_TOGETHER, MOST_TOGETHER),
+            )
         return self
 
     def transform(self, X: Any) -> Any:
@@ -485,7 +495,17 @@ class RapidClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
         import pyarrow
 
         table = table.append_column(name, pyarrow.array(cells, pyarrow.string()))
-        self._train(*encoded(self.schema_, table), self._label)
+        values, observed = encoded(self.schema_, table)
+        with quiet():
+            fit = trained(
+                self.schema_,
+                values,
+                observed,
+                decay=self._decay(len(values), MOST_DECAY),
+                label=self._label,
+                **self._choices(len(values), HIDDEN, UPDATES, MOST),
+            )
+        self.machine_, self.best_epoch_, self.curve_ = fit.machine, fit.epoch, fit.curve
         return self
 
     @property

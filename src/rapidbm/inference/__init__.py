@@ -8,7 +8,7 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     `MissingStates` annealed_rows  the same sums between the ends of an interval, a value for each row
     rows           log p of incomplete rows: `log_p`
     chains         clamped chains, every row its own, and whether they have mixed
-    missing        draws and means of what is missing: `draw_missing`
+    missing        draws and means of what is missing: `draw_missing`, `in_turn`, `probabilities`
     labels         the probabilities of one unit given the others: `predict`
     restricted     units that may have some of their states only: `Chosen`, `Within`
     conditions     rows that meet conditions, and how probable these are: `sample_given`, `Condition`

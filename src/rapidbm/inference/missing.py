@@ -150,3 +150,20 @@ def completed(
         columns[:, :, ~exact] = seen.movedim(2, 1)
         all_means[:, ~exact], rhat[:, ~exact] = run.means, run.rhat
     return columns, all_means if means else None, rhat, exact
+
+
+def probabilities(means: Tensor) -> Tensor:
+    """Of the states of a unit, (rows, q), from the means of its columns."""
+    return torch.cat([1 - means, 1 + means], 1) / 2 if means.shape[1] == 1 else means
+
+
+def in_turn(values: Tensor, draws: int, rng: torch.Generator) -> Tensor:
+    """So many of the draws (e, d, rows, units) of all replicas, (draws, rows, units): in each row from as
+    many replicas as there are draws for, which ones by chance."""
+    e, d, rows, _ = values.shape
+    if e == 1:
+        return values[0, :draws]
+    order = torch.rand((d, rows, e), generator=rng, device=rng.device).argsort(-1)  # replicas of each row
+    chosen = order.movedim(2, 1).flatten(0, 1)[:draws].to(values.device)  # (draws, rows)
+    which = torch.arange(d).repeat_interleave(e)[:draws, None].to(values.device)
+    return values[chosen, which, torch.arange(rows, device=values.device)]

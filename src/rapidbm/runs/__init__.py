@@ -15,6 +15,7 @@ Others take besides
     baseline: Baseline, independent_columns
     diagnosis: gibbs_series
     folder: ASIDE, PRETRAINED, Record, RunFolder, check_free
+    filling: filled_by
     evaluation: LIKELIHOODS, WORTH, assist, curve_figure, likelihood_curve, measured_parts, middle
     listing: KEYS, LOW, RunSummary, Runs, machine_words, with_spread
     metrics: METRICS, WATCHED, corrupt, hamming_distance, mean_free_energy, measured, reconstruct

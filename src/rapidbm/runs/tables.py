@@ -23,16 +23,17 @@ from ..errors import InputError, check_choice, check_count, unknown
 from ..estimates import Bounds
 from ..inference.conditions import Condition, sample_given
 from ..inference.labels import predict
-from ..inference.missing import draw_missing
+from ..inference.missing import draw_missing, in_turn
 from ..inference.scores import scores
 from ..machines.machine import Machine
 from ..random import stream
+from .filling import filled_by
 
 if TYPE_CHECKING:
     import pyarrow
 
 HOW = ("draw", "mean", "likely")
-AVERAGED = 50  # draws that a mean, or a median, of a gap is taken of
+AVERAGED = 100  # draws that the mean and the quantiles of a number are taken of
 AT_ONCE = 2000  # rows
 TRIES = 50  # rounds of drawing rows that meet conditions exactly
 LOG_P = ("log_p", "log_p_from", "log_p_to")
@@ -54,20 +55,20 @@ def imputed(
 ) -> list[pyarrow.Table]:
     """The table with its gaps filled, known cells as they are, `draws` times.
 
-    "draw" takes a draw given the known cells of the row; "mean" the mean of a number and "likely" its
-    median, both over many draws, and of a category the most probable one."""
+    "draw" takes a draw given the known cells of the row, in turn from each replica of the machine; "mean"
+    the mean of a number and "likely" its median, and of a category the most probable one (`filling`)."""
     check_choice("way to fill gaps", how, HOW)
     check_count("the number of draws", draws)
     if how != "draw" and draws != 1:
         raise InputError(f"{how!r} fills a gap in one way, not in {draws}; give --how draw, or one draw")
     table = read_table(source)
-    wanted = draws if how == "draw" else AVERAGED
+    if how != "draw":
+        answers = filled_by(machine, schema, table, how, seed=seed, sweeps=sweeps)
+        return [_with_gaps_filled(table, answers, schema)]
     filled: list[list[pyarrow.Table]] = [[] for _ in range(draws)]
     for start in range(0, max(1, table.num_rows), AT_ONCE):
         part = table.slice(start, AT_ONCE)
-        found = _drawn(machine, schema, part, wanted, seed, start, sweeps)
-        if how != "draw":
-            found = [_summary(schema, found, how)]
+        found = _drawn(machine, schema, part, draws, seed, start, sweeps)
         for into, one in zip(filled, found, strict=True):
             into.append(_with_gaps_filled(part, one, schema))
     import pyarrow
@@ -86,40 +87,19 @@ def _drawn(
 ) -> list[pyarrow.Table]:
     """Tables of whole rows, known cells among them as their units hold them."""
     values, observed = schema.encode(part)
+    rng = stream(seed, "impute", start, device=machine.device)
     found = draw_missing(
         machine,
         torch.from_numpy(values),
         torch.from_numpy(observed),
-        draws=draws,
+        draws=math.ceil(draws / machine.replicas),
         sweeps=sweeps,
-        rng=stream(seed, "impute", start, device=machine.device),
-    ).values[0]
+        rng=rng,
+    ).values
     return [
-        schema.decode(one.cpu().numpy(), stream(seed, "cells", start, i)) for i, one in enumerate(found)
+        schema.decode(one.cpu().numpy(), stream(seed, "cells", start, i))
+        for i, one in enumerate(in_turn(found, draws, rng))
     ]
-
-
-def _summary(schema: TableSchema, draws: list[pyarrow.Table], how: str) -> pyarrow.Table:
-    """One table of many draws."""
-    import pyarrow
-
-    found = {}
-    for column in schema.columns:
-        if not column.returned:
-            continue
-        each = [table.column(column.name) for table in draws]
-        if isinstance(column, Numbers):
-            numbers = np.stack([np.asarray(one.to_numpy(zero_copy_only=False), float) for one in each])
-            middle = numbers.mean(0) if how == "mean" else np.median(numbers, 0)
-            if column.whole:
-                middle = np.rint(middle).astype(np.int64)
-            found[column.name] = pyarrow.array(middle).cast(each[0].type)
-        else:
-            rows = zip(*(one.to_pylist() for one in each), strict=True)
-            # Of equally frequent values the first in order: the answer hangs on no order of draws.
-            likely = [max(sorted(set(row), key=str), key=row.count) for row in rows]
-            found[column.name] = pyarrow.array(likely, each[0].type)
-    return pyarrow.table(found)
 
 
 def _with_gaps_filled(part: pyarrow.Table, filled: pyarrow.Table, schema: TableSchema) -> pyarrow.Table:
@@ -225,7 +205,7 @@ def _predicted_numbers(
         x = slice(start, start + AT_ONCE)
         rng = stream(seed, "predict", start, device=machine.device)
         given = torch.from_numpy(values[x]), torch.from_numpy(observed[x])
-        found = draw_missing(machine, *given, draws=2 * AVERAGED, rng=rng).values[0]
+        found = draw_missing(machine, *given, draws=AVERAGED, rng=rng).values[0]
         each = [
             schema.decode(one.cpu().numpy(), stream(seed, "cells", start, i)).column(column.name)
             for i, one in enumerate(found)

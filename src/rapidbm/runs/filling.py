@@ -3,12 +3,18 @@
     mean_i = Σ_x x p(x | known cells of the row)                                                  (1)
 
 p of a category and of bins are the means of its columns (`inference/missing.py`), exact where few states
-are left to sum. A bin stands for `WITHIN` numbers spread over it. Gaussian units are drawn, because the
-map to a normal bends means.
+are left to sum. A bin stands for `WITHIN` numbers spread over it. Gaussian units z are drawn, because the
+map x = g(z) from a normal bends means. The mean ⟨z⟩ is known far better than by draws, so what these are
+off by comes off again:
+
+    mean = 1/D Σ_d g(z_d) + g′ · (⟨z⟩ − 1/D Σ_d z_d)                                              (2)
+
+Of a machine of several replicas all is the mean of theirs.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,16 +23,15 @@ import torch
 from ..arrays import Array
 from ..data.columns import Binned, Column, Numbers, Words
 from ..data.table_schema import TableSchema
-from ..inference.missing import draw_missing
+from ..inference.missing import draw_missing, probabilities
 from ..machines.cells import places
 from ..machines.machine import Machine
 from ..random import stream
-from .table_training import probabilities
 
 if TYPE_CHECKING:
     import pyarrow
 
-DRAWS = 100  # of Gaussian units
+DRAWS = {"mean": 40, "likely": 100}  # of Gaussian units, all replicas together
 WITHIN = 16  # numbers that stand for a bin
 AT_ONCE = 1000  # rows
 
@@ -39,7 +44,7 @@ def filled_by(
     import pyarrow
 
     parts = []
-    for start in range(0, table.num_rows, AT_ONCE):
+    for start in range(0, max(1, table.num_rows), AT_ONCE):
         part = table.slice(start, AT_ONCE)
         parts.append(_part(machine, schema, part, how, seed, start, sweeps))
     return pyarrow.concat_tables(parts)
@@ -56,7 +61,7 @@ def _part(
         machine,
         torch.from_numpy(values),
         torch.from_numpy(observed),
-        draws=DRAWS if drawn else 1,
+        draws=math.ceil(DRAWS[how] / machine.replicas) if drawn else 1,
         sweeps=sweeps,
         means=True,
         rng=stream(seed, "fill", start, device=machine.device),
@@ -70,11 +75,14 @@ def _part(
         if not column.returned:
             continue
         if isinstance(column, Words | Binned):
-            p = probabilities(completed.means[0][:, at[units[0]].where]).cpu().numpy()
+            p = probabilities(completed.means.mean(0)[:, at[units[0]].where]).cpu().numpy()
             found = _of_words(column, p) if isinstance(column, Words) else _of_bins(column, p, how)
         elif units:
-            each = completed.values[0][:, :, units].cpu().numpy()  # (draws, rows, units)
+            each = completed.values.flatten(0, 1)[:, :, units].cpu().numpy()  # (draws, rows, units)
             found = _of_draws(column, each, how)
+            if how == "mean" and len(units) == 1:
+                means = completed.means.mean(0)[:, at[units[0]].where][:, 0].cpu().numpy()
+                found = found + _correction(column, each[:, :, 0], means)
         else:
             found = list(column.decode([], np.zeros, rows=len(values), outside=False))
         if isinstance(column, Numbers):
@@ -112,4 +120,17 @@ def _of_draws(column: Column, values: Array, how: str) -> Array:
     numbers = column.decode(flat, np.zeros, rows=draws * rows, outside=False)
     each = np.asarray(numbers, float).reshape(draws, rows)
     found: Array = each.mean(0) if how == "mean" else np.median(each, 0)
+    return found
+
+
+def _correction(column: Column, drawn: Array, means: Array) -> Array:
+    """The second part of eq. (2), from draws (draws, rows) and means (rows,) of a Gaussian unit.
+
+    g′ is the slope between ⟨z⟩ ± the deviation of the draws."""
+    spread = np.maximum(drawn.std(0), 1e-3)
+    ends = [
+        np.asarray(column.decode([z], np.zeros, rows=len(z), outside=False), float)
+        for z in (means - spread, means + spread)
+    ]
+    found: Array = (ends[1] - ends[0]) / (2 * spread) * (means - drawn.mean(0))
     return found
