@@ -92,7 +92,7 @@ def test_rates_follow_the_size_of_a_dense_machine_and_decays_the_rows():
     )
     assert {c.decay for c in wide} == {0.1}
     assert auto_settings._decays(auto(), (), table(256, rows=1520)) == pytest.approx([0.0, 0.1, 0.4, 1.2])
-    assert min(c.rate for c in candidates(auto(), (), table(16))) == 5e-4
+    assert min(c.rate for c in candidates(auto(), (), table(16))) == pytest.approx(1.5e-3)
 
 
 def test_what_was_chosen_is_not_varied():
@@ -138,7 +138,7 @@ def test_the_first_round_is_of_rates_and_the_second_of_decays(monkeypatch):
     of_patterns = [c for c in second if c.patterns]
     assert len(second) == 12
     assert [c.decay for c in of_patterns] == pytest.approx([0.0, 0.1, 0.4, 1.2])
-    assert {c.rate for c in of_patterns} == {2.5e-3}
+    assert {c.rate for c in of_patterns} == {pytest.approx(1e-2 / 3)}
     assert (recipe.weight_decay, recipe.replicas) == ((pytest.approx(1.2),), 1)
     assert recipe.rate[0] == pytest.approx(1.5e-3 / 2.0)  # it is four times as long
     assert recipe.budget == "100.0s"
@@ -210,7 +210,7 @@ def test_a_first_round_that_took_too_long_decides(monkeypatch):
 
     monkeypatch.setattr(auto_settings, "compared", judge)
     recipe = settled(auto(budget="100s"), ("budget",), table())
-    assert (recipe.weight_decay, recipe.rate) == ((1.0,), (pytest.approx(4.5e-3 / 4),))
+    assert (recipe.weight_decay, recipe.rate) == ((1.0,), (pytest.approx(13.5e-3 / 4),))
     assert last[0].decay == 1.0
 
 
@@ -228,7 +228,7 @@ def test_where_nothing_can_be_judged_the_usual_is_taken(monkeypatch):
     monkeypatch.setattr(auto_settings, "compared", lambda *given: [])
     lines = []
     recipe = settled(auto(replicas=3), ("replicas",), table(), lines.append)
-    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((1.5e-3,), (1.0,), 3)
+    assert (recipe.rate, recipe.weight_decay, recipe.replicas) == ((pytest.approx(4.5e-3),), (1.0,), 3)
     assert "none could be judged" in lines[-2]
     assert "a tree is better than all trials" in lines[-1]
 
@@ -268,7 +268,7 @@ def test_couplings_that_a_short_round_could_not_judge_are_in_the_second(monkeypa
     monkeypatch.setattr(auto_settings, "_speed", lambda recipe, data: 1.0)
     monkeypatch.setattr(auto_settings, "time", Clock)
     recipe = settled(auto(budget="100s"), ("budget",), table(48))
-    assert {c.rate for c in rounds[1] if c.patterns} == {7.5e-3}  # the usual one
+    assert {c.rate for c in rounds[1] if c.patterns} == {pytest.approx(1e-2)}  # the usual one
     assert recipe.patterns is not None
 
 

@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from torch import Tensor
 
 from ..arrays import Array
@@ -124,6 +123,8 @@ class ChowLiuTree:
         """
         whole = count + 4.0 * smoothing
         marginals = np.stack([count - ones, ones], -1) / whole + 2.0 * smoothing / whole  # (v, 2)
+        from scipy.sparse.csgraph import minimum_spanning_tree  # takes long to import
+
         none = np.empty((0, 2), int), np.empty((0, 2, 2))
         if not pairs or len(ones) < 2:
             return ChowLiuTree(marginals, *none)
@@ -340,6 +341,8 @@ def _cell(both: Array, ones: Array, rows: float, a: int, b: int) -> Array:
 
 def _ordered(graph: Any) -> Array:
     """The edges of a forest, parents before children, (edges, 2)."""
+    from scipy.sparse.csgraph import breadth_first_order
+
     found, seen = [], np.zeros(graph.shape[0], bool)
     degrees = np.diff(graph.tocsr().indptr) + np.bincount(graph.indices, minlength=graph.shape[0])
     for root in np.argsort(-degrees, kind="stable"):  # from the middle: few steps to the leaves

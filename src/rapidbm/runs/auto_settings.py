@@ -24,7 +24,7 @@ A longer training with dense couplings wants a lower rate: with r times the upda
 The candidates lie around what suits the size of a machine and of its data: one of C couplings, V H in a
 restricted machine, moves the fields of many others, and few rows overfit,
 
-    rate of dense couplings    10⁻³ · min(1, 128 / √C)                                    (2)
+    rate of dense couplings    10⁻³ · min(3, 128 / √C)                                    (2)
     weight decay               min(1, 150 / rows)                                         (3)
 
 Rates are (0.5, 1.5, 4.5) times (2), of patterns times five times (2), where rows are few (0.15, 0.5, 1.5)
@@ -67,7 +67,7 @@ SERVED = {"negative": "pcd", "optimizer": "adam"}
 RATES = (0.5, 1.5, 4.5)  # times `USUAL`, and of dense couplings times eq. (2)
 LOWER = (0.15, 0.5, 1.5)  # the same where there are fewer rows than `FEW_ROWS`
 DECAYS = (0.0, 1.0, 4.0, 12.0)  # times eq. (3); the usual one is 1
-USUAL, WIDE, ROWS = 1e-3, 128.0, 150.0
+USUAL, LARGEST, WIDE, ROWS = 1e-3, 3.0, 128.0, 150.0
 LONGEST = 1.5  # of the time that a trial was given: an epoch may take longer
 LATE = 0.4  # of the time: no second round after
 RUNNING = 0.4  # of the time that trials and their looks leave to the run
@@ -317,7 +317,7 @@ def couplings(model: str, visible: int, hidden: tuple[int, ...]) -> int:
 
 def usual_rate(count: int, dense: bool) -> float:
     """What suits a training of minutes, where dense couplings would be so many: eq. (2)."""
-    scale: float = min(1.0, WIDE / max(1, count) ** 0.5)
+    scale: float = min(LARGEST, WIDE / max(1, count) ** 0.5)
     return USUAL * scale * (1.0 if dense else PATTERNED)
 
 
