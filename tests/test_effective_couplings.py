@@ -56,15 +56,16 @@ def term(table: Tensor, *units: int) -> Tensor:
     return found
 
 
-def check(machine: rb.Machine) -> None:
-    found = rb.effective_couplings(machine)
+def check(machine: rb.Machine, order: int = 2) -> None:
+    found = rb.effective_couplings(machine, order=order)
     table, each = table_of(machine), states_of(machine.layers)
     starts = [sum(len(states[0]) for states in each[:i]) for i in range(len(each))]
     slices = [slice(a, a + len(states[0])) for a, states in zip(starts, each, strict=True)]
 
     def of_found(row: tuple[Tensor, ...]) -> float:
         x = torch.cat(row)
-        return float(found.fields[0] @ x + 0.5 * x @ found.pairs[0] @ x)
+        triples = 0.0 if found.triples is None else ((found.triples[0] @ x) @ x) @ x / 6
+        return float(found.fields[0] @ x + 0.5 * x @ found.pairs[0] @ x + triples)
 
     ours = torch.tensor([of_found(row) for row in itertools.product(*each)], dtype=torch.float64)
     ours = ours.reshape(table.shape)
@@ -75,8 +76,45 @@ def check(machine: rb.Machine) -> None:
             assert block.sum(0).abs().max() < 1e-10
     for i in range(len(each)):
         torch.testing.assert_close(term(ours, i), term(table, i), rtol=1e-9, atol=1e-10)
+    for some in itertools.combinations(range(len(each)), 3) if order == 3 else ():
+        torch.testing.assert_close(term(ours, *some), term(table, *some), rtol=1e-9, atol=1e-10)
     rest = (ours - table - (ours - table).mean()).abs().max()
-    assert (float(rest) < 1e-9) == found.complete
+    exact = found.complete or (order == 3 and len(each) == 3)  # then there are no terms of more units
+    assert (float(rest) < 1e-9) == exact
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("units", [3, 4])
+def test_couplings_of_three_units_against_means_over_all_states(kind, hidden, units):
+    unit = rb.Categorical((2, 3, 2, 2)[:units]) if kind == "several q" else KINDS[kind]
+    machine = rb.rbm(units, 2, units=unit, hidden_units=HIDDEN[hidden], biases=True, seed=0)
+    check(strong(machine, 1.5), order=3)
+
+
+def test_couplings_of_three_units_of_several_kinds():
+    kinds = (rb.Spin(), rb.Categorical((3, 2)), rb.Binary())
+    check(strong(rb.rbm((1, 2, 1), 3, units=kinds, biases=True, seed=0), 1.0), order=3)
+    check(strong(rb.bm(4, units=rb.Binary(), biases=True, seed=0), 1.0), order=3)
+
+
+def test_couplings_of_three_units_are_symmetric_and_not_of_one_unit():
+    machine = strong(rb.rbm(3, 2, units=rb.Categorical(3), replicas=2, biases=True, seed=0), 1.0)
+    triples = rb.effective_couplings(machine, order=3).triples
+    assert triples.shape == (2, 9, 9, 9)
+    for axes in itertools.permutations((1, 2, 3)):
+        torch.testing.assert_close(triples.permute(0, *axes), triples)
+    assert float(triples[:, :3, 3:6, 6:].abs().min()) > 0
+    for first, second, third in itertools.product(range(3), repeat=3):
+        if len({first, second, third}) < 3:
+            block = triples[:, 3 * first : 3 * first + 3, 3 * second : 3 * second + 3]
+            assert not block[..., 3 * third : 3 * third + 3].any()
+    assert rb.effective_couplings(machine).triples is None
+
+
+def test_an_order_that_is_none_is_refused():
+    with pytest.raises(rb.InputError, match="order 2 or 3"):
+        rb.effective_couplings(rb.rbm(3, 2, seed=0), order=4)
 
 
 @pytest.mark.parametrize("size", [0.3, 4.0])

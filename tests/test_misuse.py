@@ -355,6 +355,7 @@ SEEDED = {
     "scores": lambda s: rb.scores(SMALL, SPINS, seed=s),
     "predict": lambda s: rb.predict(SMALL, SPINS, 0, seed=s),
     "draw_missing": lambda s: rb.draw_missing(SMALL, SPINS, np.ones_like(SPINS, bool), seed=s),
+    "bootstrap_weights": lambda s: rb.bootstrap_weights(4, 2, seed=s),
     "sample_given": lambda s: rb.sample_given(SMALL, rb.Condition(0, among=1), 2, seed=s),
     "coupling_errors": lambda s: rb.coupling_errors(rb.bm(16, seed=0), SPINS, seed=s),
 }

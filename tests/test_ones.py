@@ -72,19 +72,19 @@ def looks(monkeypatch):
     """Products small enough for a test are looked into; answers what was found each time."""
     monkeypatch.setattr(elementwise, "WIDE", 1)
     monkeypatch.setattr(elementwise, "MANY", 1)
-    found, real = [], elementwise._ones_of
+    found, real = [], elementwise.one_hot_columns
 
     def noted(columns, count):
         ones = real(columns, count)
         found.append(ones is not None)
         return ones
 
-    monkeypatch.setattr(elementwise, "_ones_of", noted)
+    monkeypatch.setattr(elementwise, "one_hot_columns", noted)
     return found
 
 
 @both_counts
-def test_products_find_the_ones_of_states_and_of_nothing_else(replicas, looks):
+def test_products_find_theone_hot_columns_states_and_of_nothing_else(replicas, looks):
     ones = torch.randint(4, (replicas, 9, 6), generator=rng()) + 4 * torch.arange(6)
     columns = torch.zeros(replicas, 9, 24, dtype=torch.float64).scatter_(-1, ones, 1.0)
     matrix = torch.randn(replicas, 24, 5, dtype=torch.float64, generator=rng())
@@ -170,6 +170,70 @@ def test_sweeps_by_sums_of_rows_draw_the_same_states(made, replicas, by_products
     assert torch.equal(quick[0], gibbs.run_sweeps(machine, start, rng(), 3))
     assert torch.equal(quick[1], gibbs.run_sweeps(machine, start, rng(), 3, beta=0.4))
     assert torch.equal(quick[2], gibbs.run_sweeps(machine, start, rng(), 3, clamp=clamp))
+
+
+COUPLED = {  # to themselves, and drawn unit by unit
+    "one layer": lambda **m: rb.bm(4, units=SAME, **MORE, **m),
+    "mixed q": lambda **m: rb.bm(4, units=MIXED, **MORE, **m),
+    "two layers": lambda **m: rb.bm(4, 3, units=MIXED, hidden_units=SAME, **MORE, **m),
+}
+
+
+@pytest.fixture
+def ways(monkeypatch):
+    """Which way each layer was drawn unit by unit."""
+    found = []
+    for name in ("_by_rows", "_by_products"):
+        real = getattr(gibbs, name)
+
+        def noted(*given, name=name, real=real):
+            found.append(name)
+            real(*given)
+
+        monkeypatch.setattr(gibbs, name, noted)
+    return found
+
+
+@pytest.mark.parametrize("made", COUPLED.values(), ids=COUPLED)
+@both_counts
+def test_units_drawn_one_by_one_from_sums_of_rows_are_those_from_products(made, replicas, monkeypatch):
+    machine = made(replicas=replicas)
+    start = machine.random(40, rng(1))
+    clamp = machine.layers.column_mask(torch.rand(machine.layers.units, generator=rng(2)) < 0.5)
+    push = torch.randn(machine.layers.columns, generator=rng(3), dtype=torch.float64)
+    every = {"clamp": clamp}, {"push": push}, {"beta": torch.rand(40, generator=rng(4))}, {}
+
+    def ends():
+        return [gibbs.run_sweeps(machine, start, rng(), 3, **more) for more in every]
+
+    quick = ends()
+    monkeypatch.setattr(gibbs, "one_hot_columns", lambda columns, count: None)
+    for mine, theirs in zip(quick, ends(), strict=True):
+        assert torch.equal(mine, theirs)
+    wrong = made(replicas=replicas)
+    wrong.couplings.weights["0-0"].data.mul_(1.5)
+    assert not torch.equal(gibbs.run_sweeps(wrong, start, rng(), 3), quick[-1])
+
+
+def test_units_that_hold_means_are_drawn_from_products(ways):
+    machine = COUPLED["two layers"]()
+    states = machine.random(40, rng(1))
+    gibbs.run_sweeps(machine, states, rng())
+    assert ways == ["_by_rows"] * 2
+    ways.clear()
+    unknown = states.clone()
+    unknown[..., machine.visible :] = 0.0  # hidden units, which are drawn first
+    ends = gibbs.run_sweeps(machine, unknown, rng())
+    assert ways == ["_by_rows", "_by_products", "_by_rows"]
+    assert torch.equal(ends, machine.configuration(ends))
+
+
+def test_columns_of_a_unit_that_stay_alone_are_drawn_from_products(ways):
+    machine = COUPLED["one layer"]()
+    clamp = torch.zeros(20, dtype=torch.bool)
+    clamp[3] = True
+    gibbs.run_sweeps(machine, machine.random(40, rng(1)), rng(), clamp=clamp)
+    assert ways == ["_by_rows", "_by_products"]
 
 
 @pytest.mark.parametrize("kind", ["dense", "patterns", "patterns, mixed q"])

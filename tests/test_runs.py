@@ -776,7 +776,7 @@ def test_files_of_another_format_are_refused(tmp_path):
 
 
 def test_presets_are_recipes():
-    assert len(PRESETS) == 9
+    assert len(PRESETS) == 10
     for name in (*PRESETS, *OF_TASKS):
         recipe = Recipe.made("bars4", {}, name)
         assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe

@@ -184,3 +184,46 @@ def test_couplings_are_a_table_and_a_map(run, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     again = CALLED.invoke(app, ["couplings", str(run), "--out", str(out)])
     assert "exists" in str(again.exception)
+
+
+def test_a_scan_is_a_table_of_all_mutations_and_a_map(run, tmp_path):
+    sequence = "ACD-EF"
+    told = call("scan", run, sequence, "--out", tmp_path / "s.csv", "--picture", tmp_path / "s.png")
+    lines = [line.split(",") for line in (tmp_path / "s.csv").read_text().splitlines()]
+    assert lines[0] == ["site", "wildtype", "gap", *PROTEIN[1:]]
+    assert [line[1] for line in lines[1:]] == ["A", "C", "D", "gap", "E", "F"]
+    codes = [PROTEIN.index(x) for x in sequence]
+    expected = rb.scan(rb.Run(run).machine(replica=0), codes)[0]
+    values = np.array([[float(x) for x in line[2:]] for line in lines[1:]])
+    np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-12)
+    assert len(np.unique(values)) > 100
+    assert (values[range(6), codes] == 0).all()
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    expected[range(6), codes] = -torch.inf
+    site, k = divmod(int(expected.argmax()), 21)
+    assert f"{sequence[site]}{site + 1}{PROTEIN[k]}: " in told.splitlines()[1]
+
+
+def test_a_wildtype_comes_from_a_file_with_insertions_too(run, tmp_path):
+    (tmp_path / "w.a2m").write_text(">mine\nACvvD-EF\n>other\nAAAAAA\n")
+    for name, sequence in (("a", tmp_path / "w.a2m"), ("b", "ACD-EF"), ("c", "acd-ef")):
+        call(
+            "scan",
+            run,
+            sequence,
+            "--out",
+            tmp_path / f"{name}.csv",
+            "--picture",
+            tmp_path / f"{name}.png",
+        )
+    first = (tmp_path / "a.csv").read_text()
+    assert first == (tmp_path / "b.csv").read_text() == (tmp_path / "c.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("sequence", "told"), [("ACD", "6 sites"), ("ACDEFB", "site 6"), ("", "6 sites")]
+)
+def test_a_wildtype_that_does_not_fit_is_refused(run, tmp_path, sequence, told):
+    found = CALLED.invoke(app, ["scan", str(run), sequence, "--out", str(tmp_path / "s.csv")])
+    assert told in str(found.exception)
+    assert not (tmp_path / "s.csv").exists()

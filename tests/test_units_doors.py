@@ -35,6 +35,8 @@ OPEN = {  # name: where it is seen to be right, or why no unit enters
     **dict.fromkeys(("log_p", "scores", "predict", "draw_missing"), "test_inference.py"),
     "sample_given": "test_conditions.py",
     "effective_couplings": "test_effective_couplings.py",
+    "scan": "test_scan.py",
+    "save_adabm": "test_adabm_files.py",
     "coupling_errors": "test_coupling_errors.py",
     "evaluate": "test_table_commands.py, below",
     "descend": PATHS,  # real units have no list of states, and it says so

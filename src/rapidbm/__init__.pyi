@@ -26,6 +26,8 @@ from .estimates import Estimate as Estimate
 from .estimator.rbm import RapidRBM as RapidRBM
 from .estimator.tables import RapidClassifier as RapidClassifier
 from .estimator.tables import RapidImputer as RapidImputer
+from .exchange.adabm_files import load_adabm as load_adabm
+from .exchange.adabm_files import save_adabm as save_adabm
 from .exchange.rbms_files import load_rbms as load_rbms
 from .exchange.rbms_files import rbms_trajectory as rbms_trajectory
 from .exchange.rbms_files import rbms_updates as rbms_updates
@@ -52,6 +54,9 @@ from .glass.spectra import spectrum as spectrum
 from .glass.verdict import glassiness as glassiness
 from .ground.ground_state import GroundState as GroundState
 from .ground.ground_state import ground_state as ground_state
+from .inference.bootstrap import BootstrapErrors as BootstrapErrors
+from .inference.bootstrap import bootstrap_errors as bootstrap_errors
+from .inference.bootstrap import bootstrap_weights as bootstrap_weights
 from .inference.conditions import Condition as Condition
 from .inference.conditions import sample_given as sample_given
 from .inference.coupling_errors import CouplingErrors as CouplingErrors
@@ -61,6 +66,7 @@ from .inference.couplings import effective_couplings as effective_couplings
 from .inference.labels import predict as predict
 from .inference.missing import draw_missing as draw_missing
 from .inference.rows import log_p as log_p
+from .inference.scan import scan as scan
 from .inference.scores import scores as scores
 from .likelihood.bridging import log_z_along as log_z_along
 from .likelihood.chow_liu import ChowLiuTree as ChowLiuTree

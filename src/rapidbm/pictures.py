@@ -204,6 +204,24 @@ def map_figure(scores: Tensor, names: Sequence[str] = ()) -> Figure:
     return fig
 
 
+def scan_figure(changes: Tensor, symbols: str, wildtype: Sequence[int]) -> Figure:
+    """Changes of log p (sites, symbols), blue where a mutation is more probable; a dot marks the sequence
+    itself."""
+    values = changes.detach().double().cpu().numpy().T
+    fig = figure(max(5.2, 0.11 * values.shape[1]), max(2.4, 0.16 * len(symbols) + 1.0))
+    axes = fig.subplots()
+    top = max(float(np.nanmax(np.abs(values), initial=0.0)), 1e-12)
+    look: dict[str, Any] = {"cmap": "RdBu", "vmin": -top, "vmax": top, "interpolation": "nearest"}
+    drawn = axes.imshow(values, aspect="auto", **look)
+    axes.plot(range(values.shape[1]), list(wildtype), ".", color=INK, ms=2.5)
+    axes.set_yticks(range(len(symbols)), [plain(x) for x in symbols], fontsize=7)
+    ticks = range(9, values.shape[1], 10)
+    axes.set_xticks(ticks, [str(site + 1) for site in ticks], fontsize=7)
+    name_axes(axes, "site", "")
+    fig.colorbar(drawn, ax=axes, label="change of log p, nats", shrink=0.8)
+    return fig
+
+
 def curve_figure(records: Sequence[Mapping[str, Any]], title: str = "") -> Figure:
     """All metrics of a run, one panel each."""
     aside = ("epoch", "update", "seconds", "diverged")

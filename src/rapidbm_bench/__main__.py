@@ -24,6 +24,7 @@ BENCHMARKS = {  # the modules of this folder, and what each measures, in a line
     "verdicts": "whether `diagnose` is right about machines whose phase is known",
     "thermodynamics": "how often values by tempering lie within 1.96 errors of the exact ones",
     "ablations": "one thing of a training changed at a time, at equal cost",
+    "alignments": "a protein family beside adabmDCA: time, contacts, weights of sequences",
     "annealer": "trainings by dimod samplers beside persistent chains",
     "debd": "the leaderboard: log p of the density-estimation tables, method beside method",
     "estimator": "RapidRBM beside scikit-learn's BernoulliRBM",

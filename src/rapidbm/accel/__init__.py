@@ -18,7 +18,7 @@ It knows `errors` and nothing else of this library. Other rooms use
     rounding.precision, current, PRECISIONS
     memory.check_room, limit_memory, memory_of, keep_freed_memory
     elementwise.sigmoid, tanh, signs, signs_ahead, skip_signs, uniform, bits_of, sum_of_sizes,
-    product, moment
+    product, moment, one_hot_columns, sums_of_rows
     operands.BipartiteOperands
     fused.runs, serves, sweeps, gradient, mean_field, products, joins, joined, long, ready
     moves.serves, step, Rule, Guard;  executors.executor_for, Executor, Plan, repeated;  recording.unseen

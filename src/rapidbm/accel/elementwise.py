@@ -125,7 +125,7 @@ def product(columns: Tensor, matrix: Tensor, ones: Tensor | None = None, count: 
     `columns` is 1 at `ones` (e, c, u) and 0 elsewhere. With `count` = u the ones are looked for, where
     finding them is worth its time."""
     if ones is not None:
-        return _sums_of_rows(ones, matrix)
+        return sums_of_rows(ones, matrix)
     if not _worth_a_look(columns, matrix, count):
         return columns @ matrix
     out = columns.new_empty((*columns.shape[:2], matrix.shape[2]))
@@ -152,12 +152,12 @@ def _worth_a_look(columns: Tensor, others: Tensor, count: int) -> bool:
 
 
 def _product_of_states(out: Tensor, columns: Tensor, matrix: Tensor, count: int) -> None:
-    ones = _ones_of(columns, count)
-    out.copy_(columns @ matrix if ones is None else _sums_of_rows(ones, matrix))
+    ones = one_hot_columns(columns, count)
+    out.copy_(columns @ matrix if ones is None else sums_of_rows(ones, matrix))
 
 
 def _moment_of_states(out: Tensor, columns: Tensor, others: Tensor, count: int) -> None:
-    ones, (e, c, n) = _ones_of(columns, count), columns.shape
+    ones, (e, c, n) = one_hot_columns(columns, count), columns.shape
     if ones is None:
         out.copy_(columns.mT @ others)
         return
@@ -169,7 +169,8 @@ def _moment_of_states(out: Tensor, columns: Tensor, others: Tensor, count: int) 
     out.copy_(torch.nn.functional.embedding_bag(rows, flat, starts, mode="sum").view_as(out))
 
 
-def _sums_of_rows(ones: Tensor, matrix: Tensor) -> Tensor:
+def sums_of_rows(ones: Tensor, matrix: Tensor) -> Tensor:
+    """Sums of the rows `ones` (e, c, u) of matrices (e, n, m), (e, c, m)."""
     e, n, m = matrix.shape
     rows = _apart(ones, n).reshape(-1, ones.shape[-1])
     flat = matrix.contiguous().view(e * n, m)
@@ -183,7 +184,7 @@ def _apart(ones: Tensor, columns: int) -> Tensor:
     return ones + columns * torch.arange(len(ones), device=ones.device)[:, None, None]
 
 
-def _ones_of(columns: Tensor, count: int) -> Tensor | None:
+def one_hot_columns(columns: Tensor, count: int) -> Tensor | None:
     """Where rows are 1, (e, c, count); None unless all have that many ones and else 0."""
     values = columns.numpy()
     ones, n = values == 1, values.shape[-1]

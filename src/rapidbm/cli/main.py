@@ -28,6 +28,7 @@ COMMANDS = {  # the modules of this folder, and what each is for, in a line
     "predict": "Predict a column of a table from the others, or the labels of images.",
     "score": "How probable each row of a table is, and which of its cells is unusual.",
     "couplings": "Which pairs of units are coupled: contacts in a family of sequences.",
+    "scan": "How every single mutation of a sequence changes log p.",
     "reconstruct": "Fill in the unknown pixels of images: the paper's task is one pass with nothing "
     "held.",
     "studio": "Watch machines learn, let them dream, and look at them, on a page in the browser.",

@@ -26,7 +26,7 @@ child does with it, a module in `reading/` and a line in `sources.LIBRARIES`.
 
 Others take besides
 
-    alignments: FASTA, read_alignment
+    alignments: ALPHABETS, FASTA, codes_of, first_sequence, read_alignment
     arrow: read_table
     catalogue: FILE_ENDINGS, entry_of, settings_for
     cells: numbers_of, shown
@@ -45,5 +45,6 @@ Others take besides
     stored: Stored
     table_schema: TableSchema, state_names
     tables: ENDINGS, has_names, no_formula, write_table
+    text_files: as_utf8, content_of
     weights: is_weights_file
 """

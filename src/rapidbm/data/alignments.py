@@ -153,6 +153,32 @@ def read_alignment(
     return found
 
 
+def codes_of(text: str, alphabet: str, sites: int) -> Array:
+    """Codes (sites,) of one aligned sequence; lower case and dots are insertions where that fits."""
+    text = "".join(text.split())
+    aligned = next((x for x in (text, *_without_insertions([text])) if len(x) == sites), text)
+    if len(aligned) != sites:
+        raise InputError(
+            f"the sequence must have the {sites:,} sites of the alignment, gaps with them, not "
+            f"{len(aligned):,}; align it to the family"
+        )
+    codes = _codes([aligned.upper()], alphabet)[0] if aligned.isascii() else np.full(sites, UNKNOWN)
+    wrong = np.flatnonzero(codes == UNKNOWN)
+    if len(wrong):
+        raise InputError(
+            f"site {wrong[0] + 1} of the sequence, {shown(aligned[wrong[0]])}, is none of {alphabet}; "
+            "correct it"
+        )
+    return codes
+
+
+def first_sequence(path: Path) -> tuple[str, str]:
+    """The name and the letters of the first sequence of a file, as they are there."""
+    require("Bio", "reading an alignment")
+    names, texts = _records(path)
+    return names[0], texts[0]
+
+
 def _records(path: Path) -> tuple[list[str], list[str]]:
     """Names and sequences as they are in the file."""
     ending = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()

@@ -15,6 +15,9 @@ May know machines, sampling and likelihood; knows nothing of training, files or 
     conditions     rows that meet conditions, and how probable these are: `sample_given`, `Condition`
     couplings      fields and pair couplings of the visible units alone: `effective_couplings`,
                    `EffectiveCouplings`
+    bootstrap      their errors by resampled rows: `bootstrap_errors`, `bootstrap_weights`,
+                   `BootstrapErrors`
+    scan           what every change of one unit does to log p: `scan`
     coupling_errors   how well rows determine couplings: `coupling_errors`, `CouplingErrors`
     scores         log p of a row and its part by unit: `scores`
 """

@@ -1,6 +1,6 @@
-"""Fields and pair couplings of the visible units alone, what is left when hidden units are summed over.
+"""Couplings of the visible units alone, what is left when hidden units are summed over.
 
-    log p(v) = c + Σ_i f_i(v_i) + Σ_{i<j} J_ij(v_i, v_j) + terms of three units and more           (1)
+    log p(v) = c + Σ_i f_i(v_i) + Σ_{i<j} J_ij(v_i, v_j) + Σ_{i<j<k} J_ijk(v_i, v_j, v_k) + …     (1)
     Σ_a f_i(a) = 0,        Σ_a J_ij(a, b) = Σ_b J_ij(a, b) = 0                                      (2)
 
 In the zero-sum gauge (2) each term is a mean over uniform states of all other units, less the terms of
@@ -15,7 +15,8 @@ where e^{itφ} is a product over the units, and so is its mean over uniform stat
     J_ij(a, b) = −∫_0^∞ dt / (t sinh(πt/2)) Re [ e^{itb} D_i(a) D_j(b) Π_{k≠i,j} g_k ]              (4)
     g_k = mean over a of e^{itw_k(a)},        D_i(a) = e^{itw_i(a)} − g_i
 
-By the trapezoidal rule at (n + ½)h, (4) has an error below e^{−2(2π/h − max|φ|)}: exact to rounding.
+and J_ijk(a, b, c) the same with a third D_k(c). By the trapezoidal rule at (n + ½)h, (4) has an error
+below e^{−2(2π/h − max|φ|)}: exact to rounding.
 A binary unit is a spin of half the weight: log(1 + e^φ) = φ/2 + log 2cosh(φ/2).
 """
 
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..accel.memory import check_room
 from ..display import Displayable, words
 from ..errors import InputError, is_whole
 from ..machines.gauge import zero_sum
@@ -46,7 +48,7 @@ CHUNK = 2**22  # numbers of a block of eq. (4)
 class EffectiveCouplings(Displayable):
     """Fields and pair couplings of visible units, on the columns x of configurations.
 
-    log p(v) = constant + fields·x + ½ x·pairs·x + terms of three units and more.
+    log p(v) = constant + fields·x + ½ x·pairs·x + ⅙ Σ triples x x x + terms of more units.
 
     Attributes
     ----------
@@ -57,16 +59,21 @@ class EffectiveCouplings(Displayable):
     layers : Layers
         The visible layers.
     complete : bool
-        True where log p has no terms of three units or more.
+        True where log p has no other terms.
+    triples : Tensor of shape (e, columns, columns, columns), float64, optional
+        Couplings of three units, where they were asked for; symmetric, 0 where two columns are of one
+        unit.
     """
 
     fields: Tensor
     pairs: Tensor
     layers: Layers
     complete: bool
+    triples: Tensor | None = None
 
     def _facts(self) -> list[tuple[str, str]]:
         more = "no terms of more units" if self.complete else "terms of more units are left out"
+        more = more if self.triples is None else f"couplings of three units, {more}"
         return [
             ("units", self.layers.words),
             ("pairs", f"{self.layers.visible_units} × {self.layers.visible_units}, {more}"),
@@ -137,22 +144,25 @@ class EffectiveCouplings(Displayable):
 
 
 @torch.no_grad()
-def effective_couplings(machine: Machine) -> EffectiveCouplings:
-    """Fields and pair couplings of the visible units, hidden ones summed over, in the zero-sum gauge.
+def effective_couplings(machine: Machine, *, order: int = 2) -> EffectiveCouplings:
+    """Fields and couplings of the visible units, hidden ones summed over, in the zero-sum gauge.
 
-    Exact to rounding. Couplings of three units and more, which hidden spins bring, are not part of it;
-    `complete` says whether there are any.
+    Exact to rounding. Couplings of more units, which hidden spins bring, are not part of it; `complete`
+    says whether there are any.
 
     Parameters
     ----------
     machine : Machine
         Visible units are spins, binary or categorical; hidden ones spins, binary or Gaussian and not
         coupled to each other.
+    order : {2, 3}, default 2
+        Up to how many units; three take memory and time that grow with the third power of the columns.
 
     Returns
     -------
     EffectiveCouplings
-        `fields` (e, columns) and `pairs` (e, columns, columns); `norms` and `contacts` of units.
+        `fields` (e, columns) and `pairs` (e, columns, columns), with order 3 `triples`; `norms` and
+        `contacts` of units.
 
     Raises
     ------
@@ -167,20 +177,29 @@ def effective_couplings(machine: Machine) -> EffectiveCouplings:
     (torch.Size([1, 12, 12]), torch.Size([1, 4, 4]), False)
     """
     layers = machine.layers
+    if order not in (2, 3):
+        raise InputError(f"effective couplings are of order 2 or 3, pairs or three units, not {order!r}")
     _check(layers)
+    if order == 3:
+        columns = layers.visible_columns
+        what = f"couplings of three of {columns:,} columns"
+        check_room(what, machine.replicas * columns**3, size=8, device=machine.device)
     seen = Layers(layers.sizes[: layers.seen], (), layers.kinds[: layers.seen], layers.seen)
     fields, pairs = _direct(machine)
+    triples = None if order == 2 else pairs.new_zeros((*pairs.shape, pairs.shape[-1]))
     for layer in layers.hidden:
         weights = torch.cat([_between(machine, i, layer) for i in layers.visible], 1)  # (e, v, h)
         biases = _biases(machine)[:, layers.slices[layer]]  # (e, h)
         if isinstance(machine.unit(layer), Gaussian):
             precision = machine.unit(layer).precision(weights)  # type: ignore[attr-defined]
-            added = _quadratic(weights, biases, precision, seen)
+            of_one, of_two = _quadratic(weights, biases, precision, seen)
         else:
-            added = _of_spins(weights, biases, seen, isinstance(machine.unit(layer), Binary))
-        fields, pairs = fields + added[0], pairs + added[1]
+            binary = isinstance(machine.unit(layer), Binary)
+            of_one, of_two, of_three = _of_spins(weights, biases, seen, binary, order)
+            triples = None if triples is None else triples + of_three
+        fields, pairs = fields + of_one, pairs + of_two
     complete = all(isinstance(layers.kinds[i], Gaussian) for i in layers.hidden)
-    return EffectiveCouplings(fields, pairs, seen, complete)
+    return EffectiveCouplings(fields, pairs, seen, complete, triples)
 
 
 def _check(layers: Layers) -> None:
@@ -254,8 +273,10 @@ def _spin_columns(layers: Layers, like: Tensor) -> Tensor:
     return torch.cat(parts).to(like.device)
 
 
-def _of_spins(weights: Tensor, biases: Tensor, layers: Layers, binary: bool) -> tuple[Tensor, Tensor]:
-    """What hidden spins or binary units add, eq. (4), replica by replica."""
+def _of_spins(
+    weights: Tensor, biases: Tensor, layers: Layers, binary: bool, order: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What hidden spins or binary units add, eq. (4), replica by replica; with order 2 no triples."""
     linear = torch.zeros_like(weights[..., 0])
     if binary:
         weights, biases = 0.5 * weights, 0.5 * biases
@@ -266,23 +287,31 @@ def _of_spins(weights: Tensor, biases: Tensor, layers: Layers, binary: bool) -> 
     ).to(weights.device)
     half = torch.where(ups, 0.5, 1.0).double()[:, None]
     biases = biases + (0.5 * weights * ups[:, None]).sum(1)
-    found = [_integrals(w, b, layers) for w, b in zip(weights * half, biases, strict=True)]
-    fields, pairs = (torch.stack(each) for each in zip(*found, strict=True))
-    # h·σ + ½ σKσ with σ = S x − d
+    found = [_integrals(w, b, layers, order) for w, b in zip(weights * half, biases, strict=True)]
+    fields, pairs, triples = (torch.stack(each) for each in zip(*found, strict=True))
+    # h·σ + ½ σKσ + ⅙ Tσσσ with σ = S x − d
     scale, shift = torch.where(ups, 2.0, 1.0).double(), ups.double()
-    fields = scale * (fields - pairs @ shift)
+    fields = fields - pairs @ shift
+    if order == 3:
+        fields = fields + 0.5 * (triples @ shift) @ shift
+        pairs = pairs - triples @ shift
+        triples = triples * scale[:, None, None] * scale[:, None] * scale
     linear, _ = zero_sum(layers, linear, torch.zeros_like(pairs))
-    return fields + linear, scale[:, None] * pairs * scale
+    return scale * fields + linear, scale[:, None] * pairs * scale, triples
 
 
-def _integrals(weights: Tensor, biases: Tensor, layers: Layers) -> tuple[Tensor, Tensor]:
-    """Eq. (4) and the same for fields, over all hidden spins: (v,) and (v, v)."""
+def _integrals(
+    weights: Tensor, biases: Tensor, layers: Layers, order: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Eq. (4), the same for fields and with order 3 for three units, over all hidden spins: (v,), (v, v)
+    and (v, v, v)."""
     largest = sum(_unit_max(layers, i, weights[layers.slices[i]].abs()).sum(0) for i in layers.visible)
     reach = float((largest + biases.abs()).max())
     step = 2.0 * math.pi / (reach + MARGIN)
     count = math.ceil(LARGEST_T / step)
     columns, hidden = weights.shape
     fields, pairs = weights.new_zeros(columns), weights.new_zeros((columns, columns))
+    triples = weights.new_zeros((columns,) * order if order == 3 else (0,))
     some = max(1, CHUNK // (columns * hidden))
     for start in range(0, count, some):
         n = torch.arange(start, min(start + some, count), device=weights.device)
@@ -294,8 +323,16 @@ def _integrals(weights: Tensor, biases: Tensor, layers: Layers) -> tuple[Tensor,
         fields += (changes * (root * root)).real.sum((1, 2))
         parts = (changes * root).flatten(1)  # (v, h·t)
         pairs += parts.real @ parts.real.T - parts.imag @ parts.imag.T
+        if order == 3:
+            third = changes.flatten(1)
+            for one, of_one in zip(triples, third, strict=True):  # the real part of a product of three
+                turned = parts * of_one
+                one += turned.real @ parts.real.T - turned.imag @ parts.imag.T
         report_progress()
-    return fields, pairs.masked_fill(_same_unit(layers, pairs), 0.0)
+    same = _same_unit(layers, pairs)
+    if order == 3:
+        triples.masked_fill_(same[:, :, None] | same[:, None] | same, 0.0)
+    return fields, pairs.masked_fill(same, 0.0), triples
 
 
 def _unit_max(layers: Layers, layer: int, sizes: Tensor) -> Tensor:

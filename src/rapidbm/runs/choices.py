@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, unknown
+from ..errors import InputError, check_count, unknown
 from ..machines.constructors import check_deep_start
 from ..training.optimisers import Optimizer, TorchOptimizer, adam, sgd, torch_optimizers
 from ..training.schedules import Schedule
@@ -62,6 +62,18 @@ def optimizer_of(recipe: Recipe) -> Optimizer:
     if not isinstance(rate, float):
         raise InputError(f"{recipe.optimizer} takes one rate for all replicas, not {rate}")
     return TorchOptimizer(names[recipe.optimizer], rate, options, schedule)
+
+
+def check_bootstrap(recipe: Recipe) -> None:
+    """Refuses replicas that are not those of resampled rows."""
+    if recipe.bootstrap is None:
+        return
+    check_count("the number of resampled replicas", recipe.bootstrap)
+    if recipe.replicas != 1 + recipe.bootstrap or recipe.shard_by != "chains":
+        raise InputError(
+            f"--bootstrap {recipe.bootstrap} trains {1 + recipe.bootstrap} replicas, the first one on "
+            "the rows as they are, in no shards of replicas or units; leave --replicas and --shard-by out"
+        )
 
 
 def check_machine(recipe: Recipe) -> None:

@@ -182,7 +182,9 @@ def work_of(trainer: Training) -> int:
     """About how many sweeps of a chain an update takes, the data's part with them."""
     chains = trainer.count_of_chains or trainer.batch_size
     sweeps = max(1, getattr(trainer.negative, "sweeps", 1))
-    return int(chains * sweeps + (2 + _inferring(trainer)) * trainer.batch_size)
+    rows = min(trainer.batch_size, len(trainer.rows_in_memory()))
+    rows = 0 if getattr(trainer, "repeats_data", False) else rows
+    return int(chains * sweeps + (2 + _inferring(trainer)) * rows)
 
 
 def _inferring(trainer: Training) -> int:

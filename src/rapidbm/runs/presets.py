@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..data.catalogue import entry_of, is_file
+from ..data.sequences import is_alignment
 from ..errors import lookup
 from .timing import OPEN
 
@@ -24,6 +25,7 @@ DEEP_START = 0.1  # of layers beyond the first hidden one, where likelihoods are
 ADAM: Settings = {"optimizer": "adam", "rate": (1e-3,), "fall": "linear"}
 LIKELIHOOD: Settings = dict(ADAM, negative="pcd", scale=0.1, biases=True)
 CHAINS = dict(LIKELIHOOD, particles=1000, sweeps=10, batch_size=500)
+ALL_ROWS = 1_000_000  # of a batch: those of most families
 SCOUTS = 0.1  # of the chains; none with dense couplings
 LIFETIME = 1000  # updates of a chain of theirs
 RENEWED: Settings = dict(CHAINS, centred=True, lifetime=LIFETIME, weight_decay=(0.003,))
@@ -64,6 +66,22 @@ PRESETS: dict[str, Settings] = {
         LAYERED, model="dbm", hidden=(800, 200), patterns=222, deep_start=DEEP_START, epochs=600
     ),
     "bm-mnist": dict(LAYERED, model="bm", hidden=(200,), patterns=402, epochs=200),
+    # Full machines of aligned sequences: all rows in each update, whose moments are found once, and many
+    # short updates (docs/sequences.md).
+    "sequences": {
+        "model": "bm",
+        "hidden": (),
+        "negative": "pcd",
+        "particles": 1000,
+        "sweeps": 1,
+        "optimizer": "sgd",
+        "rate": (0.4,),
+        "fall": "linear",
+        "scale": 1e-4,
+        "biases": True,
+        "batch_size": ALL_ROWS,
+        "epochs": 3000,
+    },
     "small": dict(
         LIKELIHOOD, hidden=(500,), patterns=16, particles=500, sweeps=5, batch_size=100, epochs=50
     ),
@@ -120,9 +138,18 @@ def watched_for(model: str, hidden: Sequence[int]) -> str:
     return "log_likelihood" if closed else "log_bound"
 
 
+def _full(chosen: Mapping[str, Any]) -> bool:
+    """Whether every pair of sites is to be coupled, and nothing else."""
+    if {"model", "hidden", "patterns"}.isdisjoint(chosen):
+        return "until_correlation" in chosen
+    return chosen.get("model") == "bm" and chosen.get("hidden") == () and chosen.get("patterns") is None
+
+
 def preset_for(dataset: str, chosen: Mapping[str, Any], *, trying: bool = False) -> str:
     """The preset that serves a data set and the model that was chosen when none is named: the paper's for
     its tasks, for others `auto` where it may try, else what needs no trials."""
+    if is_alignment(dataset) and _full(chosen):
+        return "sequences"
     served = SERVES.get(entry_of(dataset)[0] or "", "small")
     if trying and not served.startswith("paper"):
         return "auto"

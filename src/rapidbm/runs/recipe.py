@@ -25,6 +25,7 @@ from ..data.catalogue import DATASETS, is_file, load, settings_for
 from ..data.splits import Dataset, Split, check_share, held_out
 from ..data.weights import is_weights_file
 from ..errors import InputError, check_choice, check_count, lookup
+from ..inference.bootstrap import bootstrap_weights
 from ..likelihood.chow_liu import ChowLiuTree
 from ..machines.constructors import bm, dbm, rbm
 from ..machines.machine import Machine
@@ -41,7 +42,8 @@ from ..training.projections import PROJECTIONS, Projection
 from ..training.schedules import FALLS
 from ..training.sharded.abreast import SHARDED, check_units, divided
 from ..training.trainer import BATCH_MEANS, Trainer
-from .choices import check_machine, one_or_each, optimizer_of, tuples
+from .choices import check_bootstrap, check_machine, one_or_each, optimizer_of, tuples
+from .correlations import check_target
 from .metrics import METRICS
 from .presets import layers_for, metrics_for, preset_for, settings_of
 from .timing import OPEN, SPACINGS, seconds_of, spacing_of
@@ -148,6 +150,12 @@ class Recipe:
         choices=STARTS,
     )
     replicas: int = setting(1, "Independent trainings, side by side.")
+    bootstrap: int | None = setting(
+        None,
+        "So many more replicas on resampled rows, for errors of couplings (rapidbm couplings); 20 serve "
+        "well.",
+        least=1,
+    )
     dtype: str = setting("float32", "float32 or float64.", choices=tuple(DTYPES))
 
     negative: str = setting(
@@ -240,6 +248,11 @@ class Recipe:
     patience: int | None = setting(
         None, "Stop after so many looks without a better likelihood of the validation part."
     )
+    until_correlation: float | None = setting(
+        None,
+        "Stop when pair correlations of the chains agree with those of the data so well, by Pearson's "
+        "coefficient, such as 0.95; for pcd.",
+    )
     checkpoints: str = setting(
         "log",
         "When to keep the parameters: log (spaced), epoch, end, or a number of updates.",
@@ -283,6 +296,7 @@ class Recipe:
         spacing_of("checkpoint", self.checkpoints)
         check_machine(self)
         check_count("the number of replicas", self.replicas)
+        check_bootstrap(self)
         check_count("the number of shards", self.shards)
         check_choice("part of a shard", self.shard_by, SHARDED)
         if self.budget is not None:
@@ -291,6 +305,7 @@ class Recipe:
             check_share(self.valid)
         if self.patience is not None:
             check_count("the number of looks to be patient for", self.patience)
+        check_target(self)
         check_seed(self.seed)
         for name in PER_REPLICA:
             given, what = getattr(self, name), name.replace("_", " ")
@@ -380,6 +395,8 @@ class Recipe:
         drop |= {"deep_start"} if count < 2 or chosen.get("model", "dbm") != "dbm" else set()
         values = {k: v for k, v in base.items() if k not in drop} | dict(chosen)
         values["hidden"] = chosen.get("hidden", layers_for(values))
+        if values.get("bootstrap") is not None and "replicas" not in chosen:
+            values["replicas"] = 1 + values["bootstrap"]
         values.setdefault("metrics", metrics_for(dataset, name, values))
         if values.get("budget") is not None and "epochs" not in chosen:
             values["epochs"] = OPEN
@@ -494,6 +511,10 @@ class Recipe:
         **more: Any,
     ) -> Trainer:
         own = self if replicas is None else self.of_replicas(replicas)
+        if self.bootstrap is not None:
+            given = getattr(spins, "weights", None)
+            rows = len(spins) if given is None else given
+            more["weights"] = bootstrap_weights(rows, self.bootstrap, seed=self.seed)
         negative = own.negative_phase()
         if tree is not None and isinstance(negative, Persistent):
             negative = replace(negative, start=tree)

@@ -36,6 +36,7 @@ from ..training.loop import Progress, Training
 from ..training.trainer import Trainer
 from .baseline import Baseline
 from .comparison import Comparison
+from .correlations import NAME, PairCorrelations, correlations_for, looks_at_pairs, seen_by
 from .folder import Record, RunFolder, as_list, check_free, describe_new, exact_list, fresh_folder
 from .guard import Guard, go_back, serves
 from .metrics import BOUND, METRICS, WATCHED, measured
@@ -107,6 +108,8 @@ class Run(RunFolder):
     _monitor: LikelihoodMonitor | None = None  # where the likelihood is measured
     _best: Best | None = None  # where that of a validation part is
     _since = 0  # looks since then
+    _pairs: PairCorrelations | None = None  # where a training stops at their agreement
+    _agreement = 0.0  # of the replica that has least, when last looked at
     _guard: Guard | None = None  # where a training that is lost can go back
     _saved = 0  # the update of the newest state on disk
     _started = 0.0, 0  # wall time and update when this process began to train
@@ -276,8 +279,10 @@ class Run(RunFolder):
             data = self.own_data()
             ready = self.recipe.trainer(data, device, self.ranks), data
         trainer, data = ready[0], ready[1].in_memory()  # what is looked at is in memory
-        self._best = self._monitor = self._guard = None
+        self._best = self._monitor = self._guard = self._pairs = None
+        self._agreement = 0.0
         if self.ranks.first:
+            self._pairs = correlations_for(self.recipe, trainer.machine, data.train)
             inside(self.folder, "checkpoints").mkdir(exist_ok=True)
             self._begin_monitoring(trainer, data)
         self._clock = time.monotonic()
@@ -377,7 +382,7 @@ class Run(RunFolder):
         self, trainer: Training, last: bool, stop: Callable[[], bool], saved: float
     ) -> tuple[bool, bool, bool]:
         """Whether this was the last update, whether to stop here, and whether it is time to save."""
-        last = last or self._impatient(trainer)
+        last = last or self._impatient(trainer) or self._agrees(trainer)
         return last, not last and stop(), time.monotonic() - saved > SAVE_SECONDS
 
     def _restore(self, trainer: Training) -> float:
@@ -443,6 +448,7 @@ class Run(RunFolder):
         record = None
         looks = progress.epoch_end if self._own is not None else last or self._looks_at(progress)
         looks = looks or self._monitors_saved(progress, data)
+        looks = looks or (self._own is None and looks_at_pairs(self.recipe, progress))
         if looks:
             trainer.gather()
             began = time.monotonic()
@@ -466,7 +472,8 @@ class Run(RunFolder):
         return self._write_line(progress, seconds, values) if values else None
 
     def _halts(self, progress: Progress) -> bool:
-        return self._keeps(progress) or self._looks_at(progress)
+        pairs = looks_at_pairs(self.recipe, progress)
+        return pairs or self._keeps(progress) or self._looks_at(progress)
 
     def _keeps(self, progress: Progress) -> bool:
         return due(self.recipe.checkpoints, progress)
@@ -546,6 +553,16 @@ class Run(RunFolder):
         )
         return True
 
+    def _agrees(self, trainer: Training) -> bool:
+        target = self.recipe.until_correlation
+        if target is None or self._agreement < target:
+            return False
+        self.info["stopped"] = (
+            f"after update {trainer.update}: pair correlations of chains and data agree to "
+            f"{self._agreement:.4f}, {target:g} were asked for"
+        )
+        return True
+
     def _wall(self) -> float:
         """Seconds of this training so far, looks and all, breaks apart."""
         return time.monotonic() - self._clock
@@ -574,11 +591,17 @@ class Run(RunFolder):
     def _evaluate(self, progress: Progress, machine: Machine, data: Dataset, last: bool) -> Record:
         rng = progress.rng
         values: Record = {}
-        every = last or self._looks_at(progress)  # else the likelihood alone
+        every = last or self._looks_at(progress)  # else the likelihood alone, or correlations
+        likely = every or self._monitors_saved(progress, data)
+        if self._pairs is not None and looks_at_pairs(self.recipe, progress):
+            # Of a bootstrap the others have other rows.
+            found = seen_by(self._pairs, progress, first=self.recipe.bootstrap is not None)
+            values[NAME] = as_list(found.expand(self.recipe.replicas))
+            self._agreement = float(found.nan_to_num(-1.0).min())
         for name in self.recipe.metrics:
             if every and (self._monitor is None or name not in WATCHED):
                 values |= {key: as_list(x) for key, x in measured(name, machine, data, rng).items()}
-            elif self._monitor is not None and name == self._monitor.names[0]:  # all of them
+            elif likely and self._monitor is not None and name == self._monitor.names[0]:  # all of them
                 limit = limit_of_look(self.recipe.budget, self._wall(), last=last)
                 values |= self._monitor.look(progress, machine, data, last=last, limit=limit)
         return values

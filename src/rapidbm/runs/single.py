@@ -2,6 +2,7 @@
 
     .safetensors    of `rapidbm.save_machine`, and checkpoints of a run
     .h5, .hdf5      of the package rbms (`exchange`)
+    .dat            parameters of adabmDCA, of aligned sequences
 
 Without data it can be sampled and diagnosed, and has a log Z; with data it is evaluated like a run.
 """
@@ -13,13 +14,14 @@ from pathlib import Path
 
 from ..data.splits import Dataset
 from ..errors import InputError
+from ..exchange.adabm_files import ENDING, read_params
 from ..exchange.rbms_files import load_rbms
 from ..machines.files import load_machine
 from ..machines.machine import Machine
 from .trained import Checkpoint, Trained
 
 RBMS = (".h5", ".hdf5")
-ENDINGS = (".safetensors", *RBMS)
+ENDINGS = (".safetensors", *RBMS, ENDING)
 
 
 class SingleMachine(Trained):
@@ -45,7 +47,22 @@ class SingleMachine(Trained):
                 f"{path} is neither a run folder nor a file of a machine, {', '.join(ENDINGS)}; data are "
                 "named by --data"
             )
+        if path.suffix == ENDING:
+            return SingleMachine.of_sequences(path)
         return SingleMachine(load_rbms(path) if path.suffix in RBMS else load_machine(path), path)
+
+    @staticmethod
+    def of_sequences(path: Path) -> SingleMachine:
+        """The machine of a parameter file of adabmDCA."""
+        machine, alphabet = read_params(path)
+        single = SingleMachine(machine, path)
+        sites = machine.layers.visible_units
+        single.info["data"] |= {
+            "shape": (1, machine.visible),
+            "alphabet": alphabet,
+            "columns": [str(site) for site in range(1, sites + 1)],
+        }
+        return single
 
     def __str__(self) -> str:
         return "this machine" if self.path is None else str(self.path)

@@ -13,7 +13,10 @@ that their fields lose
 
     (1/2√K) Σ_k (ξ_i^k)²                                                                  (3)
 
-Any other layer coupled to itself is drawn unit by unit.
+Any other layer coupled to itself is drawn unit by unit. Where one column of each unit is 1 and the others
+are 0, the field on a unit is a sum of rows, one for each unit j with the state a_j:
+
+    field_i(a) = outside_i(a) + Σ_j J[(j, a_j), (i, a)]                                   (4)
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from torch import Tensor
 
 from ..accel import fused
 from ..accel.devices import by_device
+from ..accel.elementwise import one_hot_columns, sums_of_rows
+from ..accel.recording import unseen
 from ..arrays import as_mask, as_tensor
 from ..errors import InputError, check_beta, check_count
 from ..machines import trusted
@@ -119,6 +124,7 @@ def _swept(
         return swept
     spins = spins.clone()
     ones: dict[int, Tensor] = {}  # of the layers drawn here whose columns are mostly 0
+    own: dict[int, Tensor] = {}  # couplings of layers with themselves, the same in all sweeps
     for layer in machine.layers.order * count:
         report_progress()
         where, unit = machine.layers.slices[layer], machine.unit(layer)
@@ -131,7 +137,7 @@ def _swept(
             continue
         stay = None if keep is None else keep[..., where]
         more = None if push is None else push[..., where]
-        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more)
+        spins[..., where] = resample(machine, spins, layer, rng, beta, stay, more, own)
     return spins
 
 
@@ -169,8 +175,10 @@ def resample(
     beta: Beta = 1.0,
     stay: Tensor | None = None,
     push: Tensor | None = None,
+    own: dict[int, Tensor] | None = None,
 ) -> Tensor:
-    """New spins of one layer given all the others, (e, c, n_l)."""
+    """New spins of one layer given all the others, (e, c, n_l). `own` keeps what the couplings of a layer
+    with itself give, from call to call while they stay the same."""
     old = spins[..., machine.layers.slices[layer]]
     unit, patterned = machine.unit(layer), machine.couplings.patterned
     if not machine.layers.self_coupled(layer):
@@ -178,7 +186,7 @@ def resample(
     elif patterned is not None and unit.square != "other":
         new = _by_gaussian_fields(machine, patterned, spins, layer, rng, beta, push)
     else:
-        return _unit_by_unit(machine, spins, layer, rng, beta, stay, push)
+        return _unit_by_unit(machine, spins, layer, rng, beta, stay, push, {} if own is None else own)
     return new if stay is None else torch.where(stay, old, new)
 
 
@@ -218,15 +226,88 @@ def _unit_by_unit(
     beta: Beta,
     stay: Tensor | None,
     push: Tensor | None,
+    own: dict[int, Tensor],
 ) -> Tensor:
-    new = spins[..., machine.layers.slices[layer]].clone()
+    new, unit = spins[..., machine.layers.slices[layer]].clone(), machine.unit(layer)
     outside = trusted.field(machine, spins, layer, own=False)
-    matrix = machine.couplings.matrix(layer, layer)  # (e, n_l, n_l), 0 within a unit
-    for x, unit in machine.unit(layer).one_by_one(new.shape[-1]):
-        field = outside[..., x] + new @ matrix[:, :, x]  # (e, c, columns of the unit)
-        one = _draw(unit, field, rng, beta, None if push is None else push[..., x])
-        new[..., x] = one if stay is None else torch.where(stay[..., x], new[..., x], one)
+    blocks = own.get(layer)
+    if blocks is None:
+        blocks = own[layer] = _blocks(unit, machine.couplings.matrix(layer, layer))
+    # The states are looked at, which a recording may not see, and a GPU would have to be waited for.
+    by_rows = unit.one_hot and by_device(new.device, True, False)
+    if by_rows:
+        unseen(_by_rows, new, unit, blocks, outside, rng, beta, stay, push)
+    else:
+        _by_products(new, unit, blocks, outside, rng, beta, stay, push)
     return new
+
+
+def _blocks(unit: Unit, matrix: Tensor) -> Tensor:
+    """The couplings of a layer with itself, (e, n_l, n_l), as those of each unit with all columns,
+    (units, e, n_l, most columns of a unit), 0 beyond its columns."""
+    kinds = list(unit.one_by_one(matrix.shape[-1]))
+    widest = max(x.stop - x.start for x, _ in kinds)
+    if all(x.stop - x.start == widest for x, _ in kinds):
+        return matrix.view(*matrix.shape[:2], -1, widest).movedim(2, 0).contiguous()
+    blocks = matrix.new_zeros((len(kinds), *matrix.shape[:2], widest))
+    for block, (x, _) in zip(blocks, kinds, strict=True):
+        block[..., : x.stop - x.start] = matrix[..., x]
+    return blocks
+
+
+def _by_products(
+    new: Tensor,
+    unit: Unit,
+    blocks: Tensor,
+    outside: Tensor,
+    rng: torch.Generator,
+    beta: Beta,
+    stay: Tensor | None,
+    push: Tensor | None,
+) -> None:
+    """Draws each unit of `new` (e, c, n_l), its field a product with all columns."""
+    for block, (x, one) in zip(blocks, unit.one_by_one(new.shape[-1]), strict=True):
+        field = outside[..., x] + new @ block[..., : x.stop - x.start]  # (e, c, columns of the unit)
+        drawn = _draw(one, field, rng, beta, None if push is None else push[..., x])
+        new[..., x] = drawn if stay is None else torch.where(stay[..., x], new[..., x], drawn)
+
+
+def _by_rows(
+    new: Tensor,
+    unit: Unit,
+    blocks: Tensor,
+    outside: Tensor,
+    rng: torch.Generator,
+    beta: Beta,
+    stay: Tensor | None,
+    push: Tensor | None,
+) -> None:
+    """The same by eq. (4), if all columns are those of states, and units stay as a whole."""
+    units = unit.units(new.shape[-1])
+    ones = one_hot_columns(new, units)
+    whole = stay is None or torch.equal(stay, unit.on_columns(_first_columns(unit, stay), new.shape[-1]))
+    if ones is None or not whole:
+        _by_products(new, unit, blocks, outside, rng, beta, stay, push)
+        return
+    drawn = new.new_empty((*new.shape[:2], blocks.shape[-1]))
+    for i, (x, one) in enumerate(unit.one_by_one(new.shape[-1])):
+        width = x.stop - x.start
+        field = sums_of_rows(ones, blocks[i])[..., :width] + outside[..., x]
+        scale = beta
+        if push is not None:  # as in `_draw`
+            field, scale = field * beta + push[..., x], 1.0
+        column = one.draw_ones(field, rng, scale, drawn[..., :width]) + x.start  # (e, c, 1)
+        ones[..., i] = (
+            column[..., 0]
+            if stay is None
+            else torch.where(stay[..., x.start], ones[..., i], column[..., 0])
+        )
+    new.zero_().scatter_(-1, ones, 1.0)
+
+
+def _first_columns(unit: Unit, values: Tensor) -> Tensor:
+    """Of values on columns (…, n_l) those on the first column of each unit, (…, units)."""
+    return values[..., [x.start for x, _ in unit.one_by_one(values.shape[-1])]]
 
 
 def _per_chain(spins: Tensor, beta: Any, *, checked: bool) -> Beta:

@@ -35,10 +35,11 @@ from ..accel.rounding import Precision
 from ..data.stored import Stored
 from ..errors import InputError, check_choice, check_count
 from ..likelihood.independent import Fit
+from ..machines import trusted
 from ..machines.machine import Machine
 from ..machines.units.spin import SPIN
 from ..random import stream
-from .batches import batches_for
+from .batches import InMemory, batches_for
 from .check_inputs import check_objects, fitting, rows_for, weights_for
 from .constants import Constants, constant_means
 from .coordinates.centring import Centring
@@ -46,7 +47,7 @@ from .gaps import SWEEPS, completed
 from .labels import Discriminative, LabelUnit, only_label_missing
 from .load import warn_of_load
 from .loop import Training
-from .negative import NegativePhase, PatternInduced, Persistent
+from .negative import Exact, NegativePhase, PatternInduced, Persistent
 from .optimisers import Optimizer
 from .positive import PositivePhase, positive_for
 from .projections import NoProjection, Projection
@@ -56,6 +57,7 @@ from .stepper import Stepper, updater_for
 
 BatchMean = Literal["true", "nominal"]
 BATCH_MEANS: tuple[BatchMean, ...] = get_args(BatchMean)
+ROWS = 4096  # of the data that are written as numbers at a time
 HIDDEN = "hidden"  # beside the gradient of the parameters: means of the hidden units
 
 
@@ -152,6 +154,23 @@ class Trainer(Training):
         )
         self.batches = batches_for(rows, machine, self.executor, batch_size, held, uneven)
         self.average = RunningAverage(self.stepper.parameters, average) if average else None
+        # The data's part of eq. (1) stays the same with all rows in each update, no hidden units, and
+        # parameters that the energy is linear in.
+        self.repeats_data = (
+            not machine.layers.hidden
+            and self.per_epoch == 1
+            and (batch_mean == "true" or batch_size == len(rows))
+            and machine.couplings.degree == 1
+            and machine.own is None
+            and self.shards.count == 1
+            and self.centring is None
+            and not part
+            and isinstance(negative, Persistent | Exact)
+            and isinstance(self.batches, InMemory)
+            and held is None
+            and self.asks is None
+        )
+        self.of_all_rows: dict[str, Tensor] = {}  # their gradient
 
     # -- the walk of one update -------------------------------------------------------------------
 
@@ -164,6 +183,8 @@ class Trainer(Training):
     @torch.no_grad()
     def step(self, count: int = 1) -> None:
         self.stepper.check()
+        if self.repeats_data and not self.of_all_rows:
+            self.of_all_rows = self.gradient_of_all_rows()
         plans = [self.plan(self.update + i) for i in range(count)]
         for done in self.executor.run(plans, self.update_from):
             self.update += done
@@ -184,7 +205,10 @@ class Trainer(Training):
 
     def update_from(self, plan: Plan) -> None:
         """The update, all of it on the device."""
-        batch = self.batches.spins(plan.rows)  # (e, b, v)
+        if self.of_all_rows:
+            batch = self.batches.rows_in_memory().expand(self.machine.replicas, -1, -1)
+        else:
+            batch = self.batches.spins(plan.rows)  # (e, b, v)
         with self.machine.fixed_parameters(self.shards.most):
             held = self.batches.observed(plan.rows)
             if held is not None:
@@ -221,6 +245,20 @@ class Trainer(Training):
             part = None if weights is None else weights.of(self.places(shard, size))
             parts.append(self.shard_gradient(shard, own, size, part))
         return self.shards.summed(parts)
+
+    def gradient_of_all_rows(self) -> dict[str, Tensor]:
+        """What all rows of the data give, some of them at a time."""
+        machine, rows = self.machine, self.batches.rows_in_memory()
+        given = self.row_weights()
+        weights = torch.ones(1, len(rows)) if given is None else given
+        weights = weights.to(machine.device, machine.dtype) / len(rows)
+        total: dict[str, Tensor] = {}
+        for start in range(0, len(rows), ROWS):
+            some = slice(start, start + ROWS)
+            spins, share = trusted.visible(machine, rows[some]), weights[:, some]
+            for name, value in machine.gradient_over(spins, share.expand(len(spins), -1)).items():
+                total[name] = total[name].add_(value) if name in total else value
+        return total
 
     def add_discriminative(
         self,
@@ -267,7 +305,7 @@ class Trainer(Training):
         """That of one shard, times its share in a batch of that size; the chains move beside."""
         machine, count = self.machine, batch.shape[1]
         data, of_data = None, None
-        if count:
+        if count and not self.of_all_rows:
             data = self.positive.step(machine, batch, shard.rng)
             data = times(data, count / (self.batch_size if self.batch_mean == "nominal" else size))
             data = data if weights is None else weights.of_rows(data)
@@ -277,6 +315,8 @@ class Trainer(Training):
             of_data = data.gradient(machine)
         self.executor.meet()
         found = difference(data, model, machine, of_data)
+        for name, value in self.of_all_rows.items():
+            found[name].add_(value)
         if self.centring is not None:
             found[HIDDEN] = shard.hidden(machine, batch, size, weights)
         return found
