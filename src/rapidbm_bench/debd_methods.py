@@ -191,6 +191,7 @@ def _chosen(run: rb.Run) -> str:
     """The settings of a run in words."""
     recipe = run.recipe
     kind = "dense" if recipe.patterns is None else f"K={recipe.patterns}"
+    kind += ", from a tree" if recipe.start == "tree" else ""
     layers = " + ".join(map(str, recipe.hidden)) or "no"
     rate, decay = (
         (value[0] if isinstance(value, tuple) else value) or 0.0
