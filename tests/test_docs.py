@@ -22,7 +22,7 @@ OPTIONS |= {"--help", *(flag for p in typer.main.get_command(app).params for fla
 OPTIONS |= {"--nproc-per-node", "--nnodes", "--max-restarts", "--rdzv-endpoint"}  # torchrun's
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 BENCHMARK = re.compile(r"python -m benchmarks (\w+)((?:\\\n|[^`\n])*)")
-NOT_RUN = 25  # blocks of code that only hours, hardware or a network would run; each says why
+NOT_RUN = 26  # blocks of code that only hours, hardware or a network would run; each says why
 
 
 def script(name):

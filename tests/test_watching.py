@@ -304,6 +304,7 @@ def test_what_updates_cost_in_sweeps_of_a_chain():
                 negative=Persistent(100, 5),
                 count_of_chains=100,
                 batch_size=10,
+                rows_in_memory=lambda: torch.ones(30, 6),
             )
         )
 
