@@ -163,7 +163,7 @@ def test_a_machine_of_rbms(command, folder):
         ("evaluate m.safetensors --data wide.npy", "m.safetensors has 5 visible units"),
         ("evaluate R --data digits", "digits has 64 columns"),
         ("evaluate R --data swapped.csv", "number 1 is 'e', not 'a'; put them in that order"),
-        ("evaluate R --data empty.csv", "holds no row of numbers"),
+        ("evaluate R --data empty.csv", "holds no row of text"),
         ("reconstruct R --data nowhere.csv", "there is no file nowhere.csv"),
         ("reconstruct R --data other.csv --of test", "unknown split 'test': known are data"),
         ("reconstruct m.safetensors", "comes without data, which are needed here; name some: --data"),

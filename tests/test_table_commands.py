@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -387,3 +388,27 @@ def test_chains_that_stay_where_they_start_do_not_mix():
     assert found.numbers["rhat"] > 1.5
     assert "do not mix" in found.mixes
     assert "--sampler pt" in found.mixes
+
+
+def test_a_table_of_bits_with_names_is_a_table(tmp_path, monkeypatch):
+    """It is read bit by bit and has no schema of its own; its columns have the values 0 and 1."""
+    monkeypatch.chdir(tmp_path)
+    Path("bits.csv").write_text("a,b,c\n" + "0,0,1\n1,1,0\n1,1,1\n" * 30)
+    chosen = ["--preset", "small", "--hidden", "4", "--dense", "--epochs", "300", "--rate", "0.02"]
+    assert command("train", "bits.csv", *chosen, "--out", "T")[0] == 0
+    Path("gaps.csv").write_text("a,b,c\n0,,1\n1,,\n")
+    assert command("impute", "T", "gaps.csv", "--how", "likely", "--out", "full.csv")[0] == 0
+    first, second = Path("full.csv").read_text().split()[1:]
+    assert first == "0,0,1"
+    assert second.startswith("1,1,")
+    code, said, _ = command("predict", "T", "bits.csv", "--column", "a", "--out", "a.csv")
+    assert code == 0
+    assert "100.0% as the file has it" in said
+    assert command("score", "T", "bits.csv", "--out", "scores.csv")[0] == 0
+    assert len(Path("scores.csv").read_text().split()) == 91
+    assert command("sample", "T", "--given", "a=1", "--count", "5", "--out", "ones.csv")[0] == 0
+    assert all(line.startswith("1,") for line in Path("ones.csv").read_text().split()[1:])
+    Path("wrong.csv").write_text("a,b,c\n0,2,1\n")
+    code, _, wrong = command("score", "T", "wrong.csv", "--out", "w.csv")
+    assert code == 2
+    assert "column 'b', row 1: 2 is not" in wrong

@@ -53,7 +53,10 @@ def score(
     logs = found.column("log_p").to_pylist()
     mean = math.fsum(logs) / len(logs)
     screen.result({"run": str(run), "rows": found.num_rows, "mean_log_p": mean, "out": str(out)})
-    screen.say(f"log p of {found.num_rows:,} rows by {of}, {mean:.4g} nats on average → {out}")
+    screen.say(
+        f"log p of {found.num_rows:,} rows by {of}, {mean:.4g} nats on average in the table's own "
+        f"numbers → {out}"
+    )
     for row in found.slice(0, SHOWN).to_pylist():
         unusual = row["least_probable"]
         why = "" if unusual is None else f"; least probable: {unusual} ({row[f'log_p_{unusual}']:.3g})"

@@ -40,7 +40,9 @@ def read_table(path: Path) -> tuple[Array, tuple[str, ...]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}; check its permissions") from error
     if not len(values):
-        raise InputError(f"{path} holds no row of numbers; write one row per sample")
+        raise InputError(
+            f"{path} holds no row of text in UTF-8 below a line of names; write one row per sample"
+        )
     if values.dtype != np.int8:
         _check_levels(path, values, names)
     return values, names

@@ -251,6 +251,11 @@ def find_settings(
     slower = first is not None and first.updates and best.patterns is None
     if first is not None and slower and "rate" not in fixed:
         longer = updates / first.updates
+        if (spent := time.monotonic() - began) > whole:
+            tell(
+                f"auto: the trials took {spent:.0f} s of {whole:.0f} s, so that nothing is left for a "
+                "run and the best of them is kept; a larger --budget trains it on"
+            )
         rate = winner.rate[0] / min(max(1.0, longer) ** 0.5, SLOWER)  # eq. (1)
         tell(f"auto: rate {rate:.2g} for the run, which is about {longer:.1f} times as long")
         winner = replace(winner, rate=(rate,))

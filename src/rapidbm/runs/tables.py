@@ -131,7 +131,9 @@ def column_named(schema: TableSchema, name: str) -> tuple[Column, list[int]]:
         if column.name == name and column.parts:
             return column, [i for i, other in enumerate(schema.unit_columns) if other == name]
     known = list(dict.fromkeys(schema.unit_columns))
-    raise unknown("column with units", name, known)
+    if name in [column.name for column in schema.columns]:
+        raise InputError(f"column {name!r} was left out of the training, so nothing is known of it")
+    raise unknown("column", name, known)
 
 
 def predicted(

@@ -16,7 +16,8 @@
     projections  what keeps the patterns in place
     optimisers   rates that may differ from replica to replica
     schedules    how they change along a training
-    given        what a training refuses
+    check_inputs what a training refuses
+    constants    columns that never change are biases and nothing else
     load         how many patterns are too many for PID
 
 It knows machines, sampling, likelihood (for the proof of a bad fit) and accel's executors; no folder, no

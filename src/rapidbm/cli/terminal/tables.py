@@ -19,8 +19,12 @@ LISTED = 20  # columns that are told one by one
 
 
 def schema_of(opened: Trained) -> TableSchema:
-    """The schema of a run, which one that was trained on other data does not have."""
+    """The schema of a run; of a table of 0s and 1s with names one of columns with these two values.
+    One that was trained on other data has none."""
     schema = opened.schema
+    if schema is None and opened.columns and not opened.alphabet:
+        rows = max(1, int(opened.info["data"].get("train", 1)))
+        return TableSchema(tuple(Words(name, "int64", 0, rows, (0, 1)) for name in opened.columns))
     if schema is None:
         raise InputError(
             f"{opened} was not trained on a table of named columns, and this command is about tables; "
