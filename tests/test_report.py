@@ -196,6 +196,21 @@ def test_the_likelihood_is_that_of_the_folder_where_none_is_measured(table, tmp_
     assert f"As the run watched it after update {last['update']}" in tree.text
 
 
+def test_of_a_machine_of_the_trials_the_page_says_what_the_trials_said(table, tmp_path):
+    """What the run watched is of machines that it did not keep."""
+    folder = tmp_path / "R"
+    shutil.copytree(table, folder)
+    said = json.loads((folder / "run.json").read_text())
+    said["best_from"] = {"what": "a trial", "value": -1.234, "error": 0.1}
+    (folder / "run.json").write_text(json.dumps(said))
+    path, _ = write_report(folder, tmp_path / "out", quick=True)
+    _, tree = checked(path)
+    assert "log p of a validation row" in tree.text
+    assert "Of a trial, the best machine" in tree.text
+    assert "−1.23" in tree.text
+    assert "As the run watched it" not in tree.text
+
+
 # -- what it measures ---------------------------------------------------------------------------------
 
 

@@ -33,15 +33,16 @@ Found = dict[str, Any]
 
 def numbers(run: RunFolder, records: Sequence[Record], found: Found) -> list[tuple[str, str]]:
     """What stands at the top: a number and its words."""
-    part, seen = "test", likelihood(run, records, found)
-    least = " or more" if seen["bound"] else ""
+    seen = likelihood(run, records, found)
+    least, parts = " or more" if seen["bound"] else "", [row["part"] for row in seen["rows"]]
+    judging = "test" if "test" in parts else "valid"
     told = [
-        (row["value"], f"nats{least}, log p of a {part} {_what(run)}{_interval(row)}")
+        (row["value"], f"nats{least}, log p of a {row['name']} {_what(run)}{_interval(row)}")
         for row in seen["rows"]
-        if row["part"] == part
+        if row["part"] == judging
     ]
-    if (distances := _hamming(run, records, found)) and part in distances:
-        told.append((distances[part], f"Hamming distance, {part} {_what(run)}s"))
+    if (distances := _hamming(run, records, found)) and "test" in distances:
+        told.append((distances["test"], f"Hamming distance, test {_what(run)}s"))
     info = run.info
     done, planned = info.get("update", 0), info.get("updates", 0)
     told.append((f"{done:,}", "updates" if done == planned else f"of {planned:,} updates"))
@@ -94,6 +95,11 @@ def likelihood(run: RunFolder, records: Sequence[Record], found: Found) -> dict[
             beside = [("independent columns, test", row["value"])]
         if "variational_gap_test" in values:
             beside += [("variational gap, test", spread(values["variational_gap_test"]))]
+    elif (best := run.info.get("best_from")) is not None:
+        # What the run watched is of other machines than the one that it keeps.
+        value, error = best["value"], WIDE * best["error"]
+        rows = [_row("valid", [value], [value - error], [value + error])]
+        note = f"Of {best['what']}, the best machine, as it was judged before the run."
     else:
         last: Record = next((r for r in reversed(records) if _first(r)), {})
         name = _first(last)
