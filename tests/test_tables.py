@@ -80,8 +80,8 @@ def test_a_cell_may_hold_the_separator_in_quotes(tmp_path):
         (",a,b\n0,1,0\n1,0,0\n", r"line 1, column 1: this line names .* index=False"),
         ("a,,b\n0,1,0\n", "line 1, column 2: this line names the columns, but for this one"),
         (",1,0\n0,1,0\n", r"line 1, column 1: a value is missing \(''\)"),
-        ("a,b\n", "no row of numbers"),
-        ("", "no row of numbers"),
+        ("a,b\n", "no row of text"),
+        ("", "no row of text"),
         ('0,"1\n' + "1" * 2**21, "is no table of text: field larger than"),
     ],
 )
