@@ -180,7 +180,7 @@ def test_a_run_starts_at_the_tree_and_is_resumed_to_the_same_bits(tmp_path):
     tree, machine = start_tree(data), whole.machine(0)
     tree_log_p = tree.log_p(data.test.spins).mean()
     free = rb.rbm(10, 12, biases=True, dtype=torch.float64)
-    assert tree.put(free, alone=True)
+    tree.put(free)
     assert records[0]["log_likelihood_test"][0] == pytest.approx(tree_log_p, abs=0.05)
     assert torch.allclose(machine.biases, free.biases.float(), atol=1e-6)
     assert records[-1]["log_likelihood_train"][0] > records[0]["log_likelihood_train"][0]

@@ -408,6 +408,10 @@ def test_a_table_of_bits_with_names_is_a_table(tmp_path, monkeypatch):
     assert len(Path("scores.csv").read_text().split()) == 91
     assert command("sample", "T", "--given", "a=1", "--count", "5", "--out", "ones.csv")[0] == 0
     assert all(line.startswith("1,") for line in Path("ones.csv").read_text().split()[1:])
+    bits = Path("bits.csv").read_text()
+    Path("spins.csv").write_text(bits.replace("0", "-1"))  # the same rows in the other notation
+    assert command("score", "T", "spins.csv", "--out", "spin-scores.csv")[0] == 0
+    assert Path("spin-scores.csv").read_text() == Path("scores.csv").read_text()
     Path("wrong.csv").write_text("a,b,c\n0,2,1\n")
     code, _, wrong = command("score", "T", "wrong.csv", "--out", "w.csv")
     assert code == 2

@@ -171,7 +171,7 @@ class TableSchema:
 
     @property
     def label_unit(self) -> int | None:
-        """The unit of the label; None where there is none, or it has several."""
+        """The unit of the label; None without a label, or if it has several units."""
         units = [i for i, name in enumerate(self.unit_columns) if name == self.label]
         return units[0] if len(units) == 1 else None
 

@@ -122,7 +122,7 @@ def seen_by(pairs: PairCorrelations, progress: Progress, *, first: bool = False)
 
 
 def check_target(recipe: Recipe) -> None:
-    """Refuses a coefficient that is none, or chains that do not stay."""
+    """Refuses a coefficient outside 0 to 1, or chains that do not stay."""
     target = recipe.until_correlation
     if target is None:
         return

@@ -18,19 +18,28 @@ from ...runs.trained import Trained
 LISTED = 20  # columns that are told one by one
 
 
-def schema_of(opened: Trained) -> TableSchema:
-    """The schema of a run; of a table of 0s and 1s with names one of columns with these two values.
-    One that was trained on other data has none."""
+def schema_of(opened: Trained, table: Any = None) -> TableSchema:
+    """The schema of a run; of a named table of 0s and 1s one of columns with these values, or with −1 and
+    1 where the `table` that is asked about has them. A run on other data has none."""
     schema = opened.schema
     if schema is None and opened.columns and not opened.alphabet:
         rows = max(1, int(opened.info["data"].get("train", 1)))
-        return TableSchema(tuple(Words(name, "int64", 0, rows, (0, 1)) for name in opened.columns))
+        values = (-1, 1) if table is not None and _has_minus_one(table) else (0, 1)
+        return TableSchema(tuple(Words(name, "int64", 0, rows, values) for name in opened.columns))
     if schema is None:
         raise InputError(
             f"{opened} was not trained on a table of named columns, and this command is about tables; "
             "train one: rapidbm train TABLE.csv"
         )
     return schema
+
+
+def _has_minus_one(table: Any) -> bool:
+    import pyarrow
+    import pyarrow.compute as pc
+
+    numbers = (c for c in table.columns if pyarrow.types.is_integer(c.type) and c.length())
+    return any(pc.min(column).as_py() == -1 for column in numbers)
 
 
 def schema_lines(schema: TableSchema | None) -> list[str]:
@@ -64,8 +73,9 @@ def opened_table(
     """The machine of a run, its schema, the table of a file, which may lack the column `without`, and
     words about the machine."""
     opened = open_trained(run)
-    schema = schema_of(opened)
+    schema_of(opened)  # refused before the table is read
     table = read_table(file)
+    schema = schema_of(opened, table)
     if without is None or without in table.column_names:
         schema.encode(table.slice(0, 0) if table.num_rows else table)  # its names are checked at once
     machine = opened.machine(update, replica).to(device_named(device)).requires_grad_(False)

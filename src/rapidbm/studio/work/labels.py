@@ -47,7 +47,7 @@ def set_label(folder: Path, asked: dict[str, Any]) -> dict[str, str]:
 
 
 def delete_run(folder: Path, name: str) -> None:
-    """Deletes the folder of a run that nobody trains; one that holds other runs is refused."""
+    """Deletes the folder of a run. One that is in training or holds other runs is refused."""
     run = run_folder(folder, name)
     if run.is_symlink() or run.resolve() == folder.resolve():
         raise InputError(f"{name} is a link, or the folder of the studio; remove it by hand")
